@@ -21,8 +21,8 @@ from interlock.acp.wire import (
     NOT_FOUND,
     PARAMS,
     Frame,
+    JsonRpcConnection,
     RpcError,
-    Wire,
 )
 from interlock.cli.version import VERSION
 from interlock.engine.client import Client, Options
@@ -54,11 +54,11 @@ Answer = Callable[["Agent", Params], Awaitable[object]]
 
 async def serve_editor(options: Options) -> None:
     """Serve on this process's stdin and stdout until the client is gone; ends the process."""
-    await Agent(options, Wire.take_over_stdio()).serve()
+    await Agent(options, JsonRpcConnection.take_over_stdio()).serve_and_exit()
 
 
 class Agent:
-    def __init__(self, options: Options, wire: Wire) -> None:
+    def __init__(self, options: Options, wire: JsonRpcConnection) -> None:
         self._options, self._wire = options, wire
         self._client_capabilities: dict[str, Any] | None = None
         """The client's capabilities; None: not initialized."""
@@ -66,7 +66,7 @@ class Agent:
         self._tasks: set[asyncio.Task[None]] = set()
         self._client_gone = asyncio.Event()
 
-    async def serve(self) -> None:
+    async def serve_and_exit(self) -> None:
         """Serve until the client is gone, or a signal comes; ends the process."""
         for number in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(number, self._client_gone.set)
@@ -137,33 +137,33 @@ class Agent:
         return {}
 
     async def new_session(self, params: Params) -> object:
-        options = self._session_options(params)
+        options = self._session_run_options(params)
         client = Client(options)
         await asyncio.to_thread(client.check_ready_to_run)
-        name = await asyncio.to_thread(client.create_session, _session_folder(params))
+        name = await asyncio.to_thread(client.create_session, _require_cwd(params))
         return {
             "sessionId": name,
-            **self._describe_and_announce(await self._open_editor_session(name, options)),
+            **self._describe_and_announce_commands(await self._open_editor_session(name, options)),
         }
 
     async def load_session(self, params: Params, replay: bool = True) -> object:
-        options, name = self._session_options(params), _require_string(params, "sessionId")
+        options, name = self._session_run_options(params), _require_string(params, "sessionId")
         if name in self._sessions:
             await self._sessions.pop(name).close()
-        known, folder = self._require_stored_session(name), _session_folder(params)
+        known, folder = self._require_stored_session(name), _require_cwd(params)
         moved = not Path(known.workspace).is_dir()
         if known.workspace != str(folder) and not moved:
             raise RpcError(PARAMS, f"Session {name!r} works in {known.workspace!r}, not in {str(folder)!r}.")
         session = await self._open_editor_session(name, options, known.run, replay)
         session.session_options.restore_choices(known.chosen)
-        return self._describe_and_announce(session)
+        return self._describe_and_announce_commands(session)
 
     async def resume_session(self, params: Params) -> object:
         return await self.load_session(params, replay=False)
 
     async def fork_session(self, params: Params) -> object:
-        options, client = self._session_options(params), Client(self._options)
-        folder = _session_folder(params)
+        options, client = self._session_run_options(params), Client(self._options)
+        folder = _require_cwd(params)
         known = self._require_stored_session(_require_string(params, "sessionId"))
         if not known.run:  # nothing to share: a session that begins there
             return await self.new_session(params)
@@ -173,7 +173,9 @@ class Agent:
         )
         return {
             "sessionId": made.run,
-            **self._describe_and_announce(await self._open_editor_session(made.run, options, made.run)),
+            **self._describe_and_announce_commands(
+                await self._open_editor_session(made.run, options, made.run)
+            ),
         }
 
     async def close_session(self, params: Params) -> object:
@@ -211,7 +213,7 @@ class Agent:
         ]
 
     async def run_prompt(self, params: Params) -> object:
-        session, blocks = self._require_open_session(params), _require_objects(params, "prompt")
+        session, blocks = self._require_open_session(params), _object_list_param(params, "prompt")
         return await session.run_turn(blocks)
 
     async def cancel_turn(self, params: Params) -> object:
@@ -219,14 +221,14 @@ class Agent:
         return {}
 
     async def set_approval_mode(self, params: Params) -> object:
-        self._require_open_session(params).session_options.choose(
+        self._require_open_session(params).session_options.set_option(
             "approval_mode", _require_string(params, "modeId")
         )
         return {}
 
     async def set_option(self, params: Params) -> object:
         chosen = self._require_open_session(params).session_options
-        chosen.choose(_require_string(params, "configId"), params.get("value"))
+        chosen.set_option(_require_string(params, "configId"), params.get("value"))
         return {"configOptions": chosen.option_rows()}
 
     async def _open_editor_session(
@@ -248,7 +250,7 @@ class Agent:
             raise
         return session
 
-    def _describe_and_announce(self, session: "EditorSession") -> dict[str, Any]:
+    def _describe_and_announce_commands(self, session: "EditorSession") -> dict[str, Any]:
         """Return a session's modes and options; its commands are announced after the answer."""
         asyncio.get_running_loop().call_soon(session.announce_commands)
         return session.session_options.modes_and_options()
@@ -266,17 +268,17 @@ class Agent:
             )
         return shown
 
-    def _session_options(self, params: Params) -> Options:
+    def _session_run_options(self, params: Params) -> Options:
         """Return the options of a session: the folder, further folders, and the client's MCP servers."""
         more = [
             _require_directory(d)
             for d in cast(list[object], _optional_param(params, "additionalDirectories", list) or [])
         ]
         folders = (*self._options.include_directories, *more)
-        servers = dict(map(_parse_mcp_server, _require_objects(params, "mcpServers", required=False)))
+        servers = dict(map(_parse_mcp_server, _object_list_param(params, "mcpServers", required=False)))
         over = {**self._options.overrides, **({"mcpServers": servers} if servers else {})}
         return replace(
-            self._options, workspace=_session_folder(params), include_directories=folders, overrides=over
+            self._options, workspace=_require_cwd(params), include_directories=folders, overrides=over
         )
 
 
@@ -332,14 +334,14 @@ def _optional_param(params: Params, name: str, kind: type) -> Any:
     return value
 
 
-def _require_objects(params: Params, name: str, required: bool = True) -> list[dict[str, Any]]:
+def _object_list_param(params: Params, name: str, required: bool = True) -> list[dict[str, Any]]:
     found = _optional_param(params, name, list)
     if (found is None and required) or not all(isinstance(one, dict) for one in found or ()):
         raise RpcError(PARAMS, f"{name} is {json.dumps(found)[:60]}, expected a list of objects.")
     return found or []
 
 
-def _session_folder(params: Params) -> Path:
+def _require_cwd(params: Params) -> Path:
     return _require_directory(params.get("cwd"))
 
 

@@ -2,17 +2,17 @@
 
 from collections.abc import Sequence
 
-from interlock.acp.session_updates import Update, UpdateRenderer, content_block, diff_contents
-from interlock.acp.wire import Wire
+from interlock.acp.session_updates import Update, UpdateRenderer, diff_contents, text_content
+from interlock.acp.wire import JsonRpcConnection
 from interlock.engine.client import Decision, Pending
 from interlock.engine.client.requests import (
     AnswerChoice,
     RequestView,
     answer_choices,
+    answer_form_schema,
     decide_from_form,
     decide_with_answers,
     describe_request,
-    form_schema,
     make_decision,
     option_line,
 )
@@ -44,9 +44,9 @@ def permission_options(request: Pending) -> dict[str, tuple[Update, Decision]]:
     return found
 
 
-def _option_label(way: AnswerChoice) -> str:
+def _option_label(choice: AnswerChoice) -> str:
     """Return an option's label, with what an *always* covers."""
-    return make_visible("no" if way.choice == "reject" and not way.text else way.label_with_scope)
+    return make_visible("no" if choice.choice == "reject" and not choice.text else choice.label_with_scope)
 
 
 def is_answered_with_text(request: Pending) -> bool:
@@ -61,16 +61,16 @@ def build_tool_call(request: Pending, renderer: UpdateRenderer) -> Update:
     view = describe_request(request)
     content: list[Update] = []
     if view.preview and view.shows == "diff":
-        content += diff_contents(request["preview"], renderer.absolute_path(request["args"]))
+        content += diff_contents(request["preview"], renderer.absolute_call_path(request["args"]))
     elif view.preview:
-        content.append(content_block(make_visible(view.preview)))
+        content.append(text_content(make_visible(view.preview)))
     about = [*_build_description_lines(view)]
     return {
         "toolCallId": tool_call_id_of_request(request, renderer),
         "title": view.headline,
         "status": "pending",
         "rawInput": request["args"],
-        "content": [*([content_block("\n".join(about))] if about else []), *content],
+        "content": [*([text_content("\n".join(about))] if about else []), *content],
         "locations": renderer.call_locations(request["args"]),
     }
 
@@ -96,7 +96,7 @@ def tool_call_id_of_request(request: Pending, renderer: UpdateRenderer) -> str:
 
 
 async def request_permission(
-    wire: Wire, session_id: str, request: Pending, renderer: UpdateRenderer
+    wire: JsonRpcConnection, session_id: str, request: Pending, renderer: UpdateRenderer
 ) -> Decision | None:
     """Ask for the person's decision. None: it is left open. Raises `RpcError`."""
     offered = permission_options(request)
@@ -109,13 +109,13 @@ async def request_permission(
         dict_or_empty(await wire.send_request("session/request_permission", params)).get("outcome")
     )
     if chosen.get("outcome") == "cancelled":
-        return cancel_decision(request)
+        return find_cancel_decision(request)
     found = offered.get(str(chosen.get("optionId")))
     return found[1] if found and chosen.get("outcome") == "selected" else None
 
 
 async def request_choice(
-    wire: Wire, session_id: str, call_id: str, title: str, details: str, labels: Sequence[str]
+    wire: JsonRpcConnection, session_id: str, call_id: str, title: str, details: str, labels: Sequence[str]
 ) -> int | None:
     """Ask which of these the person chooses; None: none of them. Raises `RpcError`."""
     options = [
@@ -124,7 +124,7 @@ async def request_choice(
     call = {"toolCallId": call_id, "title": title, "status": "pending"}
     params = {
         "sessionId": session_id,
-        "toolCall": {**call, "content": [content_block(details)] if details else []},
+        "toolCall": {**call, "content": [text_content(details)] if details else []},
         "options": [*options, {"optionId": "no", "name": "no", "kind": "reject_once"}],
     }
     answer = await wire.send_request("session/request_permission", params)
@@ -132,22 +132,22 @@ async def request_choice(
     return int(chosen) if chosen.isdecimal() and int(chosen) < len(labels) else None
 
 
-async def request_form(wire: Wire, session_id: str, request: Pending) -> Decision | None:
+async def request_form(wire: JsonRpcConnection, session_id: str, request: Pending) -> Decision | None:
     """Ask for the answers to a question, by a form. None: it is left open. Raises `RpcError`."""
     message = describe_request(request).headline
     params = {
         "sessionId": session_id,
         "mode": "form",
         "message": message,
-        "requestedSchema": form_schema(request),
+        "requestedSchema": answer_form_schema(request),
     }
     fields = dict_or_empty(await wire.send_request("elicitation/create", params))
     if fields.get("action") != "accept":
-        return cancel_decision(request) if fields.get("action") == "cancel" else None
+        return find_cancel_decision(request) if fields.get("action") == "cancel" else None
     return decide_from_form(request, dict_or_empty(fields.get("content")))
 
 
-def cancel_decision(request: Pending) -> Decision | None:
+def find_cancel_decision(request: Pending) -> Decision | None:
     """Return the decision of a person who stops the run at a request; None: it can't be stopped there."""
     way = next((way for way in answer_choices(request) if way.choice == "cancel"), None)
     return make_decision(request, way) if way else None

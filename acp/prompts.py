@@ -65,7 +65,7 @@ def _read_block(
         case "image":
             contents.files.append(_store_attachment(block["data"], block["mimeType"], file_stem))
         case "resource_link":
-            yield from _read_link(str(block["uri"]), contents, workspace, roots)
+            yield from _resolve_link(str(block["uri"]), contents, workspace, roots)
         case "resource":
             resource: Block = block["resource"]
             if "text" in resource:
@@ -93,7 +93,9 @@ def _store_attachment(data: object, mime_type: str, file_stem: Path) -> Path:
     return file
 
 
-def _read_link(uri: str, contents: PromptContents, workspace: Path, roots: Sequence[Path]) -> Iterator[str]:
+def _resolve_link(
+    uri: str, contents: PromptContents, workspace: Path, roots: Sequence[Path]
+) -> Iterator[str]:
     """Yield a file of the workspace as a reference, which the run resolves under its rules; another address as text."""
     path = path_of_file_uri(uri)
     if path is None:
@@ -110,14 +112,14 @@ def _read_link(uri: str, contents: PromptContents, workspace: Path, roots: Seque
 
 def attach_file(path: Path, contents: PromptContents) -> None:
     """Give the run a file that the person agreed to: a picture or PDF as it is, another as its text."""
-    from interlock.services.files.filesystem import UnreadableError, read_text
+    from interlock.services.files.filesystem import UnreadableError, read_truncated_text
 
     kind = mimetypes.guess_type(path)[0] or ""
     if kind.startswith("image/") or kind == "application/pdf":
         contents.files.append(path)
         return
     try:
-        contents.notes.append((str(path), read_text(path, _LONGEST_FILE, path.parent)))
+        contents.notes.append((str(path), read_truncated_text(path, _LONGEST_FILE, path.parent)))
     except UnreadableError as error:
         contents.notes.append((str(path), f"The file can't be read: {error}."))
 
@@ -167,9 +169,9 @@ class SlashCommand(NamedTuple):
 
 async def _undo_changes(session: CommandSession, argument: str) -> None:
     talk, call = session.conversation, argument
-    run = talk.begun_run
+    run = talk.required_run
     if not call:
-        call, _ = await to_thread(lambda: talk.client.find_last_change(run))
+        call, _ = await to_thread(lambda: talk.client.find_last_undoable_call(run))
     changed = await travel.undo_changes(talk, None if call == "all" else call)
     session.send_agent_message(_format_changes(changed) or "Nothing to undo: the files are as they were.")
 
@@ -215,7 +217,7 @@ async def _start_plan(session: CommandSession, argument: str) -> None:
 async def _continue_run(session: CommandSession, _: str) -> None:
     if not session.conversation.status:
         raise UserError("Nothing to continue: the last turn has ended. Say what to do.")
-    session.conversation.submit("")
+    session.conversation.submit_prompt("")
 
 
 COMMANDS: Mapping[str, SlashCommand] = {
@@ -232,7 +234,7 @@ COMMANDS: Mapping[str, SlashCommand] = {
 }
 
 
-def parse_command(text: str) -> tuple[SlashCommand, str] | None:
+def parse_builtin_command(text: str) -> tuple[SlashCommand, str] | None:
     """Return the command that a prompt names, and its argument; None: it is for the run, which knows the user's own."""
     found = _TYPED.match(text.strip())
     return (COMMANDS[found[1]], (found[2] or "").strip()) if found and found[1] in COMMANDS else None
@@ -241,13 +243,17 @@ def parse_command(text: str) -> tuple[SlashCommand, str] | None:
 def expand_skill_name(text: str, extensions: ExtensionReader) -> str:
     """Return the prompt as the run is given it: a skill's name becomes a request to use the skill."""
     found = _TYPED.match(text.strip())
-    known = found and found[1] in extensions.own().skills and found[1] not in extensions.own().commands
+    known = (
+        found
+        and found[1] in extensions.get_extensions().skills
+        and found[1] not in extensions.get_extensions().commands
+    )
     return f"Use the skill {found[1]!r}. {found[2] or ''}".strip() if found and known else text
 
 
 def available_commands_update(extensions: ExtensionReader) -> Update:
     """Return the update that lists all commands, for the client to complete."""
-    found = extensions.own()
+    found = extensions.get_extensions()
     rows = {name: (command.summary, command.hint) for name, command in COMMANDS.items()}
     rows = {name: (about, "what to add") for name, about in {**found.skills, **found.commands}.items()} | rows
     commands = [

@@ -12,8 +12,8 @@ from typing import Any
 from interlock.acp import permission_requests, prompts
 from interlock.acp.prompts import Block, PromptContents, attach_file, read_prompt_blocks
 from interlock.acp.session_updates import Update, UpdateRenderer, message_chunk
-from interlock.acp.wire import INTERNAL, INVALID, NO_LOGIN, PARAMS, RpcError, Wire
-from interlock.cli.startup import end_startup
+from interlock.acp.wire import INTERNAL, INVALID, NO_LOGIN, PARAMS, JsonRpcConnection, RpcError
+from interlock.cli.startup import resume_gc_and_prewarm
 from interlock.engine.client import Decision, Options, Pending, choices
 from interlock.engine.client.conversation import UNFINISHED, Conversation, Notice
 from interlock.engine.client.user_extensions import ExtensionReader
@@ -33,9 +33,11 @@ _KNOWN = ("rejected", "refused", "denied")
 
 
 class EditorSession:
-    """Shows a conversation in an editor (`Front`). Used from the event loop, but for `event`."""
+    """Shows a conversation in an editor (`FrontEnd`). Used from the event loop, but for `event`."""
 
-    def __init__(self, name: str, options: Options, wire: Wire, client: Mapping[str, Any]) -> None:
+    def __init__(
+        self, name: str, options: Options, wire: JsonRpcConnection, client: Mapping[str, Any]
+    ) -> None:
         """`client`: the client's capabilities."""
         self.name, self._wire, self._client = name, wire, client
         options = replace(options, buffers=ClientFiles(wire, name, client))
@@ -61,8 +63,8 @@ class EditorSession:
 
     async def start(self) -> None:
         """Read the settings. Raises `InterlockError`."""
-        self.conversation.begin()
-        self._watching = asyncio.create_task(self.conversation.watch())
+        self.conversation.start_engine_thread()
+        self._watching = asyncio.create_task(self.conversation.watch_external_changes())
         self.session_options = await asyncio.to_thread(
             SessionOptions, self.conversation, self.send_update, self.save_session
         )
@@ -82,7 +84,7 @@ class EditorSession:
         """Go on with a run: show its conversation, then ask what is open. Raises `UserError` and `RpcError`."""
         self._run_shown = asyncio.get_running_loop().create_future()
         self._replaying, self._muted, self._problems = replay, not replay, []
-        self.conversation.switch(run)
+        self.conversation.switch_run(run)
         self.renderer.run = run
         self.renderer.workspace = self.conversation.workspace
         try:
@@ -100,19 +102,19 @@ class EditorSession:
         self._cancelled, self._driven_elsewhere, self._result, self._problems = False, False, None, []
         try:
             with tempfile.TemporaryDirectory(prefix="interlock-") as spool:
-                await self._send_prompt(blocks, Path(spool))
-            return self._turn_result()
+                await self._send_prompt_and_wait(blocks, Path(spool))
+            return self._turn_result_or_raise()
         finally:
             self._turn = None
 
-    async def _send_prompt(self, blocks: Sequence[Block], attachment_folder: Path) -> None:
+    async def _send_prompt_and_wait(self, blocks: Sequence[Block], attachment_folder: Path) -> None:
         talk = self.conversation
         contents = read_prompt_blocks(
             blocks, talk.workspace, (talk.workspace, *talk.options.include_directories), attachment_folder
         )
-        if command := prompts.parse_command(contents.text):
+        if command := prompts.parse_builtin_command(contents.text):
             return await self._execute_command(*command)
-        await self._ask_for_outside_files(contents)
+        await self._ask_to_attach_outside_files(contents)
         if self._cancelled:
             return None
         contents.text = prompts.expand_skill_name(contents.text, self._extensions)
@@ -131,12 +133,12 @@ class EditorSession:
         if not text and talk.status not in UNFINISHED:
             raise RpcError(PARAMS, "The prompt is empty. Say what to do.")
         if talk.status == "waiting" and any(
-            map(permission_requests.is_answered_with_text, self._open_requests())
+            map(permission_requests.is_answered_with_text, self._list_open_requests())
         ):
             self._typed_answer = text
-            talk.ask_again()
+            talk.ask_all_pending_requests()
         else:
-            talk.submit(text)
+            talk.submit_prompt(text)
         return await self._wait_until_idle()
 
     async def _execute_command(self, command: prompts.SlashCommand, argument: str) -> None:
@@ -151,7 +153,7 @@ class EditorSession:
         if self.conversation.busy:
             await self._wait_until_idle()
 
-    async def _ask_for_outside_files(self, contents: PromptContents) -> None:
+    async def _ask_to_attach_outside_files(self, contents: PromptContents) -> None:
         """Attach each linked file beyond the workspace if the person agrees."""
         for path in contents.outside:
             about = f"`{path}` is outside the workspace."
@@ -162,7 +164,7 @@ class EditorSession:
         """Ask which of these the person chooses; None: none of them."""
         self._choice_count += 1
         name = f"choice-{self._choice_count}"
-        self.send_update(self.renderer.announce_call(name, "", {}, title))
+        self.send_update(self.renderer.open_call(name, "", {}, title))
         asked = asyncio.ensure_future(
             permission_requests.request_choice(self._wire, self.name, name, title, details, labels)
         )
@@ -193,14 +195,14 @@ class EditorSession:
         assert self._turn is not None
         await self._turn
 
-    def _open_requests(self) -> list[Pending]:
+    def _list_open_requests(self) -> list[Pending]:
         return (
             [r.fields for r in self.conversation.client.waiting_requests(self.conversation.run)]
             if self.conversation.run
             else []
         )
 
-    def _turn_result(self) -> dict[str, Any]:
+    def _turn_result_or_raise(self) -> dict[str, Any]:
         result = self._result
         if self._cancelled or self._closed or (result and result.status == "cancelled"):
             return {"stopReason": "cancelled"}
@@ -226,9 +228,9 @@ class EditorSession:
 
     # What the conversation calls
 
-    def event(self, event: Event, /) -> None:
+    def on_event(self, event: Event, /) -> None:
         if event.type in ("finished", "tool_start"):
-            end_startup()
+            resume_gc_and_prewarm()
         if isinstance(event, Init):
             self.renderer.run = event.session_id
             if self._prompt_pending:
@@ -249,7 +251,7 @@ class EditorSession:
         params = {"sessionId": self.name, "update": update}
         self._wire.send_notification("session/update", params, droppable=droppable)
 
-    def notice(self, notice: Notice, /) -> None:
+    def on_notice(self, notice: Notice, /) -> None:
         if notice.kind == "problem":
             self._problems.append(notice.text)
         elif notice.kind in ("forked", "back", "unchanged") or (notice.kind == "chosen" and self._turn):
@@ -261,18 +263,18 @@ class EditorSession:
             again = "It stopped midway. /continue goes on; or say what to do instead."
             self.send_update(message_chunk("agent_thought", f"{again}\n"))
 
-    def prompted(self, _prompt: str, /) -> None:
+    def on_prompt_sent(self, _prompt: str, /) -> None:
         """The editor shows what was typed there. Calls that are open end: the prompt comes in their place."""
         self._prompt_pending = True
         for name in [*self.renderer.open_calls]:
             self.send_update(self.renderer.end_call(name, False))
 
-    def moved(self) -> None:
-        self.session_options.send_changes()
+    def on_state_changed(self) -> None:
+        self.session_options.send_changed_options()
         if not self.conversation.busy and self._turn and not self._turn.done():
             self._turn.set_result(None)
 
-    def ended(self) -> None:
+    def on_drive_ended(self) -> None:
         self._replaying = self._muted = False
         if self.conversation.run and self.conversation.run != self._saved_run:
             self._saved_run = self.conversation.run
@@ -288,14 +290,17 @@ class EditorSession:
             self.name, self._saved_run, self.conversation.workspace, self.session_options.chosen
         )
 
-    async def decide(self, _run: str, requests: Sequence[Pending], /) -> Sequence[Decision]:
+    async def ask_for_decisions(self, _run: str, requests: Sequence[Pending], /) -> Sequence[Decision]:
         made: list[Decision] = []
         for request in requests:
             self._asking = request["id"], asyncio.ensure_future(self._ask_for_decision(request))
             await asyncio.wait({self._asking[1]})
             asked, self._asking = self._asking[1], None
             if self._cancelled:
-                return [*made, *filter(None, map(permission_requests.cancel_decision, requests[len(made) :]))]
+                return [
+                    *made,
+                    *filter(None, map(permission_requests.find_cancel_decision, requests[len(made) :])),
+                ]
             if asked.cancelled():  # decided elsewhere, or given up for another prompt
                 continue
             try:
@@ -328,9 +333,7 @@ class EditorSession:
             name := permission_requests.tool_call_id_of_request(request, self.renderer)
         ) not in self.renderer.announced_calls:
             headline = permission_requests.describe_request(request).headline
-            self.send_update(
-                self.renderer.announce_call(name, request["tool_name"], request["args"], headline)
-            )
+            self.send_update(self.renderer.open_call(name, request["tool_name"], request["args"], headline))
         decision = await permission_requests.request_permission(self._wire, self.name, request, self.renderer)
         if decision is None:
             self.send_agent_message(
@@ -340,11 +343,11 @@ class EditorSession:
             self._cancelled = True
         return decision
 
-    def still_asked(self, waiting: Collection[str], /) -> None:
-        if self._asking and self._asking[0] not in waiting:
+    def withdraw_decided_requests(self, waiting_ids: Collection[str], /) -> None:
+        if self._asking and self._asking[0] not in waiting_ids:
             self._asking[1].cancel()
 
-    def take_back(self, texts: Sequence[str], /) -> None:
+    def return_queued_prompts(self, prompts: Sequence[str], /) -> None:
         """Nothing: a session has no queue, because a second prompt is refused."""
 
 
@@ -363,7 +366,7 @@ _PATIENCE_S = 10.0
 class ClientFiles:
     """The client's `fs/*` methods, as far as it offers them (`Buffers`). Not for use in the wire's own event loop."""
 
-    def __init__(self, wire: Wire, session: str, client: Mapping[str, Any]) -> None:
+    def __init__(self, wire: JsonRpcConnection, session: str, client: Mapping[str, Any]) -> None:
         self._offers = dict_or_empty(client.get("fs"))
         self._wire, self._session, self._loop = wire, session, asyncio.get_running_loop()
 
@@ -404,7 +407,7 @@ class SessionOptions:
         self.chosen: Mapping[str, str] = {}
         """What was chosen for the next prompt."""
         self._models, self._modes = choices.list_models(conversation), choices.list_modes(conversation)
-        self._sent_values = self._current_values()
+        self._sent_values = self._current_option_values()
 
     def modes_and_options(self) -> dict[str, Any]:
         """Return the modes and options that a new or loaded session is answered with."""
@@ -420,20 +423,22 @@ class SessionOptions:
             **({talk.model: "now"} if talk.model not in self._models and talk.model else {}),
             **self._models,
         }
-        level, levels = choices.thinking_levels(talk)
+        level, levels = choices.thinking_level_and_choices(talk)
         thinking = (
-            [_select_option("thinking", "Thought level", "thought_level", level, levels)] if levels else []
+            [_build_select_option("thinking", "Thought level", "thought_level", level, levels)]
+            if levels
+            else []
         )
         return [
-            _select_option("model", "Model", "model", talk.model or "auto", models),
+            _build_select_option("model", "Model", "model", talk.model or "auto", models),
             *thinking,
-            _select_option(
+            _build_select_option(
                 "approval_mode", "Approvals", "mode", talk.approval_mode, choices.list_approval_modes(talk)
             ),
-            _select_option("mode", "Mode of work", None, talk.mode or _OWN, work),
+            _build_select_option("mode", "Mode of work", None, talk.mode or _OWN, work),
         ]
 
-    def choose(self, option: str, value: object) -> None:
+    def set_option(self, option: str, value: object) -> None:
         """Choose a value and store it. Raises `RpcError` and `UserError`."""
         take = {
             "model": choices.choose_model,
@@ -451,14 +456,14 @@ class SessionOptions:
         if self.chosen.get(option) != value:
             self.chosen = {**self.chosen, option: value}
             self._save()
-        self.send_changes()
+        self.send_changed_options()
 
     def restore_choices(self, stored: Mapping[str, str]) -> None:
         """Choose what was chosen before the editor died; what isn't there any more is left out, and told."""
         self.chosen = stored
         for option, value in stored.items():
             try:
-                self.choose(option, value)
+                self.set_option(option, value)
             except InterlockError as error:
                 self._send(message_chunk("agent_thought", f"{error}\n"))
 
@@ -468,9 +473,9 @@ class SessionOptions:
             self.chosen = {}
             self._save()
 
-    def send_changes(self) -> None:
+    def send_changed_options(self) -> None:
         """Send modes and options if they have changed, as after a plan that was approved."""
-        if (now := self._current_values()) == self._sent_values:
+        if (now := self._current_option_values()) == self._sent_values:
             return
         if now[0] != self._sent_values[0]:
             self._send({"sessionUpdate": "current_mode_update", "currentModeId": now[0]})
@@ -489,12 +494,12 @@ class SessionOptions:
             "size": size,
         }
 
-    def _current_values(self) -> tuple[str, ...]:
+    def _current_option_values(self) -> tuple[str, ...]:
         talk = self._conversation
-        return talk.approval_mode, talk.model, talk.mode, choices.thinking_levels(talk)[0]
+        return talk.approval_mode, talk.model, talk.mode, choices.thinking_level_and_choices(talk)[0]
 
 
-def _select_option(
+def _build_select_option(
     name: str, label: str, category: str | None, current: str, values: Mapping[Any, str]
 ) -> Update:
     options = [{"value": value, "name": value, "description": about} for value, about in values.items()]

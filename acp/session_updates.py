@@ -20,7 +20,7 @@ from interlock.state.events import (
     ToolUse,
 )
 from interlock.state.task import parse_todo_steps
-from interlock.state.text import find_cut_diff_notice, make_visible
+from interlock.state.text import find_truncated_diff_notice, make_visible
 from interlock.tools.table import TOOLS
 
 Update = dict[str, Any]
@@ -97,7 +97,7 @@ class UpdateRenderer:
                 if line := event_notice_line(event, verbose=False):
                     yield message_chunk("agent_thought", f"{line}\n")
 
-    def announce_call(self, call_id: str, tool: str, args: Mapping[str, Any], title: str) -> Update:
+    def open_call(self, call_id: str, tool: str, args: Mapping[str, Any], title: str) -> Update:
         """Record a call as open, and return the update that introduces it."""
         self.announced_calls.add(call_id)
         self.open_calls.add(call_id)
@@ -132,11 +132,11 @@ class UpdateRenderer:
             if call_id in self._in_terminal:
                 yield _terminal_output_update(call_id, event.text)
             else:
-                yield _call_update(call_id, content=[content_block(self._output[call_id])])
+                yield _call_update(call_id, content=[text_content(self._output[call_id])])
             return
         args = event.parameters if isinstance(event, ToolUse | ToolStart) else None
         if call_id not in self.announced_calls:
-            yield self.announce_call(call_id, event.tool_name, args or {}, call_summary_line(event))
+            yield self.open_call(call_id, event.tool_name, args or {}, call_summary_line(event))
         elif isinstance(event, ToolStart) and args is not None:
             self._args[call_id] = args
             more = {
@@ -156,26 +156,26 @@ class UpdateRenderer:
             else:
                 yield self._result_update(call_id, event)
             if event.tool_name in _TODOS and event.status == "success":
-                yield from _plan_updates(self._args.get(call_id, {}))
+                yield from _todo_plan_updates(self._args.get(call_id, {}))
 
     def _result_update(self, call_id: str, event: ToolResultEvent) -> Update:
         told = event.output or (event.error or {}).get("message", "") or event.exit
         failed = event.status != "success" or event.exit
         args = self._args.get(call_id, {})
-        changed = [*diff_contents(event.diff, self.absolute_path(args))] if event.diff else []
-        shown = changed or ([content_block(make_visible(told[-_SHOWN_OUTPUT:]))] if told else [])
+        changed = [*diff_contents(event.diff, self.absolute_call_path(args))] if event.diff else []
+        shown = changed or ([text_content(make_visible(told[-_SHOWN_OUTPUT:]))] if told else [])
         update = _call_update(call_id, status="failed" if failed else "completed", content=shown)
         if changed and (line := _HUNK.search(event.diff)):
-            update["locations"] = [{"path": self.absolute_path(args), "line": max(int(line[2]), 1)}]
+            update["locations"] = [{"path": self.absolute_call_path(args), "line": max(int(line[2]), 1)}]
         return update
 
-    def absolute_path(self, args: Mapping[str, Any]) -> str:
+    def absolute_call_path(self, args: Mapping[str, Any]) -> str:
         """Return the absolute path that a call names; empty: none."""
         named = next((str(args[key]) for key in _PATHS if args.get(key)), "")
         return str(self.workspace / named) if named else ""
 
     def call_locations(self, args: Mapping[str, Any]) -> list[Update]:
-        path, line = self.absolute_path(args), args.get("start_line")
+        path, line = self.absolute_call_path(args), args.get("start_line")
         return [{"path": path, **({"line": line} if isinstance(line, int) else {})}] if path else []
 
 
@@ -193,11 +193,11 @@ def diff_contents(diff: str, path: str) -> Iterator[Update]:
         new = "".join(line[1:] for line in lines if line[:1] in "+ ")
         made = start[1] == "0"
         yield {"type": "diff", "path": path, "oldText": None if made else old, "newText": new}
-    if cut := find_cut_diff_notice(diff):
-        yield content_block(cut)
+    if cut := find_truncated_diff_notice(diff):
+        yield text_content(cut)
 
 
-def _plan_updates(args: Mapping[str, Any]) -> Iterator[Update]:
+def _todo_plan_updates(args: Mapping[str, Any]) -> Iterator[Update]:
     todos: Any = args.get("todos") or []
     steps: list[Mapping[str, Any]] = (
         [{**s} for s in parse_todo_steps(todos)] if isinstance(todos, str) else todos
@@ -238,5 +238,5 @@ def _call_update(call_id: str, **fields: Any) -> Update:
     return {"sessionUpdate": "tool_call_update", "toolCallId": call_id, **fields}
 
 
-def content_block(text: str) -> Update:
+def text_content(text: str) -> Update:
     return {"type": "content", "content": {"type": "text", "text": text}}

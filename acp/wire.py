@@ -34,7 +34,7 @@ class RpcError(Exception):
         return {"code": self.code, "message": str(self), **more}
 
 
-class Wire:
+class JsonRpcConnection:
     """Reads and writes on threads of their own: a slow client delays neither the event loop nor a run."""
 
     def __init__(self, read: int, write: int) -> None:
@@ -46,7 +46,7 @@ class Wire:
         self._last_request_id = 0
 
     @classmethod
-    def take_over_stdio(cls) -> "Wire":
+    def take_over_stdio(cls) -> "JsonRpcConnection":
         """Take this process's stdin and stdout. Other readers find stdin empty; what else prints lands on stderr."""
         read, write = os.dup(0), os.dup(1)
         nothing = os.open(os.devnull, os.O_RDONLY)
@@ -102,14 +102,14 @@ class Wire:
         with os.fdopen(self._read, "rb", buffering=1 << 16) as stream:
             while line := stream.readline(LONGEST):
                 if line.endswith(b"\n") or len(line) < LONGEST:
-                    self._parse_frame(line)
+                    self._parse_and_dispatch_frame(line)
                     continue
                 while line and not line.endswith(b"\n"):
                     line = stream.readline(LONGEST)
                 self._send_error(PARSE, f"The frame is longer than {LONGEST} bytes.")
         self._loop.call_soon_threadsafe(self._on_client_gone)
 
-    def _parse_frame(self, line: bytes) -> None:
+    def _parse_and_dispatch_frame(self, line: bytes) -> None:
         if not line.strip():
             return
         try:

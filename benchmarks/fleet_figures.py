@@ -170,7 +170,7 @@ def _lists(home: Path, address: str) -> dict[str, Callable[[], object]]:
         "runs --status waiting": lambda: list_runs(store, "waiting", limit=20),
         "approvals --all": lambda: list_waiting_requests(store),
         "approvals": lambda: list_waiting_requests(store, limit=20),
-        "a worker's sweep": lambda: conn.jobs.list_unsure_runs(12.0),
+        "a worker's sweep": lambda: conn.jobs.list_possibly_abandoned_runs(12.0),
     }
 
 
@@ -185,23 +185,23 @@ def _median_ms(act: Callable[[], object]) -> float:
 
 def decided(env: dict[str, str], first: int, number: int) -> None:
     """Approve the requests of so many runs, each with its job."""
-    from interlock.engine.client import Client, Decision, Options, state_home
+    from interlock.engine.client import Client, Decision, Options, resolve_state_directory
 
-    client = Client(Options(home=state_home(env), user_home=Path(env["HOME"]), env=env))
+    client = Client(Options(home=resolve_state_directory(env), user_home=Path(env["HOME"]), env=env))
     for run in (f"r{n:07}" for n in range(first, first + number)):
         client.resume_sync(run, decisions=[Decision(f"{run}-1.0", "proceed_once")])
 
 
 def _throughput(server: Server, folder: Path) -> None:
     """Runs a second with more and more workers, a model that takes 100 ms, and no other wait to speak of."""
-    from interlock.engine.client import Client, Options, state_home
+    from interlock.engine.client import Client, Options, resolve_state_directory
     from interlock.fleet.setup import create_store_and_queue
 
     store = server.start()
     for workers in (1, 2, 4, 8):
         place = folder / str(workers)
         env = laid_out(place, Model(place / "count.txt", (100, 100)), store)
-        home = state_home(env)
+        home = resolve_state_directory(env)
         create_store_and_queue(home)
         hosts = [Host(n, place, env) for n in range(workers)]
         for host in hosts:

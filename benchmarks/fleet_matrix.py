@@ -112,9 +112,9 @@ class Matrix:
         self.runs[outcome.run] = number
 
     def home(self) -> Path:
-        from interlock.engine.client import state_home
+        from interlock.engine.client import resolve_state_directory
 
-        return state_home(self.env)
+        return resolve_state_directory(self.env)
 
     def decide(self) -> None:
         """Approve what waits; answer what a kill has hidden as a person would who looks at the disk."""

@@ -107,7 +107,7 @@ def fill_store(home: Path) -> None:
     from interlock.engine.store.runs import NewRun, insert_run
 
     rng, now = random.Random(1), time.time()
-    store = Store(home).open()
+    store = Store(home).create_or_migrate()
     command = {"id": "0.0", "name": "run_shell_command", "args": {"command": "make release " + "x" * 300}}
     request = {
         "key": "k",
@@ -126,7 +126,7 @@ def fill_store(home: Path) -> None:
     options = {"model": "gemini-2.5-pro", "approval_mode": "default", "rights": {"x": "y" * 1000}}
     with closing(store.connect()) as conn:
         insert_run(conn, NewRun("r", "main", "/work", "do it", options, {"prompt": "p" * 64}))
-        columns = [column.name for column in conn.columns("runs")]
+        columns = [column.name for column in conn.list_columns("runs")]
         row = dict(zip(columns, conn.execute("select * from runs").fetchone(), strict=True))
     # The store's own connection would add each row to the audit.
     with closing(sqlite3.connect(store.path)) as conn, conn:

@@ -21,7 +21,7 @@ MODELS = ("gemini-2.5-pro", "gemini-3.5-flash", "openai:gpt-5")
 def fill(home: Path) -> None:
     """Runs with five model calls each, and an approval in two of three."""
     store, chance, now = Store(home), random.Random(1), time.time()
-    store.open()
+    store.create_or_migrate()
     with closing(store.connect()) as conn, conn.transaction():
         for number in range(RUNS):
             run, at = f"r{number:05}", now - chance.random() * 30 * 86_400
@@ -34,7 +34,7 @@ def fill(home: Path) -> None:
                 '{"type": "api", "message": "no"}' if status == "failed" else None,
                 run,
             )
-            conn.stored(
+            conn.execute_raw(
                 "update runs set created = $1, updated = $2, status = $3, error = $4 where run = $5", values
             )
             for ordinal in range(CALLS):
@@ -75,7 +75,7 @@ def main() -> None:
         empty, full = Path(folder) / "empty", Path(folder) / "full"
         for place in (empty, full):
             (place / "work").mkdir(parents=True)
-        Store(empty / "state").open()
+        Store(empty / "state").create_or_migrate()
         fill(full / "state")
         rows = [(empty, ("runs",)), (full, ("runs",))]
         rows += [(full, ("stats", "--by", by)) for by in ("day", "model", "workflow", "repository")]

@@ -142,7 +142,7 @@ def load_entry_point(entry: EntryPoint) -> Any:
         raise SetupError(f"Entry point {entry.value} of {entry.group}, {entry.name!r}: {what}") from error
 
 
-def root_help() -> str:
+def root_help_text() -> str:
     """The text of `interlock --help`; README shows the same."""
     lines: list[str] = []
     for group, rows in _available_commands_by_group().items():
@@ -175,7 +175,7 @@ _OTHER_AGENTS_COMMANDS = {
 
 def find_command(argv: list[str]) -> tuple[str, list[str]]:
     """The command's name and its arguments, with flags allowed before it; `prompt` if there is none."""
-    place = _index_of_first_word(argv)
+    place = _index_of_command_word(argv)
     if place is None:
         return "prompt", argv
     word, rest = argv[place], [*argv[:place], *argv[place + 1 :]]
@@ -211,7 +211,7 @@ def _accepts_arguments(name: str, arguments: list[str]) -> bool:
     return True
 
 
-def _index_of_first_word(argv: list[str]) -> int | None:
+def _index_of_command_word(argv: list[str]) -> int | None:
     if argv and not argv[0].startswith("-"):
         return 0
     flags, words = None, enumerate(argv)
@@ -221,6 +221,6 @@ def _index_of_first_word(argv: list[str]) -> int | None:
         if not word.startswith("-") or word == "-":
             return place
         flags = flags or build_parser("prompt")  # built only where no -p comes first
-        if flags.has_value(word):
+        if flags.is_value_flag(word):
             next(words, None)
     return None

@@ -6,7 +6,7 @@ import re
 import sys
 from pathlib import Path
 
-from interlock.cli.catalog import COMMANDS, execute_command, find_command, root_help
+from interlock.cli.catalog import COMMANDS, execute_command, find_command, root_help_text
 from interlock.cli.version import VERSION
 from interlock.state.errors import InterlockError, RunError, StoppedError, UserError
 from interlock.state.text import make_visible
@@ -33,9 +33,9 @@ def run_command_line(argv: list[str], own_process: bool) -> int:
     except InterlockError as error:
         return _report_error(argv, error, _diagnose_lost_output(argv, error) or error)
     except BrokenPipeError:
-        from interlock.cli.render.output import close_stdout
+        from interlock.cli.render.output import redirect_stdout_to_null
 
-        close_stdout()
+        redirect_stdout_to_null()
         return 141  # as shells report a program killed by SIGPIPE
     except KeyboardInterrupt:
         _write_structured_failure(argv, stopped := StoppedError("Stopped by Ctrl-C."))
@@ -58,9 +58,9 @@ def _diagnose_lost_output(argv: list[str], error: Exception) -> InterlockError |
     try:
         print(flush=True)  # flushing alone wouldn't tell: an unbuffered stream has forgotten the text
     except OSError as lost:
-        from interlock.cli.render.output import close_stdout
+        from interlock.cli.render.output import redirect_stdout_to_null
 
-        close_stdout()
+        redirect_stdout_to_null()
         kept = " What the run did is kept: interlock show latest" if _is_driving_command(argv) else ""
         return RunError(f"Can't write the output: {lost.strerror}. Free some space, or redirect it.{kept}")
     return None
@@ -79,9 +79,9 @@ def _diagnose_store_error(error: Exception) -> InterlockError | None:
         return None
 
 
-def _report_error(argv: list[str], error: Exception, shown: InterlockError) -> int:
-    _write_structured_failure(argv, shown)
-    text = f"interlock: {shown}"
+def _report_error(argv: list[str], error: Exception, shown_error: InterlockError) -> int:
+    _write_structured_failure(argv, shown_error)
+    text = f"interlock: {shown_error}"
     if {"-d", "--debug"} & set(argv):
         import traceback
 
@@ -89,7 +89,7 @@ def _report_error(argv: list[str], error: Exception, shown: InterlockError) -> i
     from interlock.cli.render.output import redact_secrets
 
     print(make_visible(redact_secrets(text)), file=sys.stderr)
-    return shown.exit_code
+    return shown_error.exit_code
 
 
 def _write_structured_failure(argv: list[str], error: InterlockError) -> None:
@@ -112,7 +112,7 @@ def _dispatch_command(argv: list[str], own_process: bool) -> int:
     if argv[:1] == ["help"]:
         argv = [*argv[1:2], "--help"]
     if argv[:1] in (["-h"], ["--help"]):
-        print(root_help(), end="")
+        print(root_help_text(), end="")
         return 0
     if argv[:1] == ["__complete"]:
         from interlock.cli.commands.completion import print_completions
@@ -128,8 +128,8 @@ def _dispatch_command(argv: list[str], own_process: bool) -> int:
     name, rest = find_command(argv)
     if own_process and (name in _STARTING or name not in COMMANDS):
         from interlock.cli.startup import pause_garbage_collection
-        from interlock.services.secrets.environment import clear_own_environment
+        from interlock.services.secrets.environment import hide_process_environment
 
-        clear_own_environment()
+        hide_process_environment()
         pause_garbage_collection()
     return execute_command(name, rest)

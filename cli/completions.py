@@ -33,7 +33,7 @@ class Completions(NamedTuple):
     """The part of the typed word that isn't part of a file's path."""
 
 
-def complete_words(words: Sequence[str]) -> Completions:
+def complete_last_word(words: Sequence[str]) -> Completions:
     """Completions of the last of `words`, the words after `interlock`."""
     *before, current = words
     if before[:1] == ["help"]:
@@ -41,14 +41,14 @@ def complete_words(words: Sequence[str]) -> Completions:
     name, rest = find_command(before)
     parser = build_parser(name)
     with suppress(InterlockError):
-        parser.add_flags_from_words(rest)
-    at, typed = parser.expected_argument(rest)
+        parser.add_dynamic_flags(rest)
+    at, typed = parser.find_next_argument(rest)
     if current.startswith("--") and "=" in current:
         flag, _, _ = current.partition("=")
-        at = parser.find_action(flag)
+        at = parser.find_flag_action(flag)
         return _complete_value(at, current, flag + "=", typed) if at is not None else Completions([])
     if current.startswith("-") and (at is None or not at.option_strings):
-        return _filter_completions([Completion(*one) for one in parser.described_flags()], current)
+        return _filter_completions([Completion(*one) for one in parser.visible_flags_with_help()], current)
     if name == "prompt" and not before:
         return _filter_completions([*_command_completions(), Completion("help", "a command's help")], current)
     return _complete_value(at, current, "", typed) if at is not None else Completions([])
@@ -92,20 +92,21 @@ def _complete_runs(_: Sequence[str]) -> list[Completion]:
     return [*runs, Completion("latest", "the newest of this folder")] if runs else []
 
 
-def _require_named_run(words: Sequence[str]) -> str:
+def _named_run_or_placeholder(words: Sequence[str]) -> str:
     """The run named before this word; `-` if there is none."""
     return Client.for_this_user().find_run(words[0]).run if words else "-"
 
 
 def _complete_steps(words: Sequence[str]) -> list[Completion]:
-    run, client = _require_named_run(words), Client.for_this_user()
+    run, client = _named_run_or_placeholder(words), Client.for_this_user()
     nodes = {step.step: step.node for step in client.steps(run) if not step.depth}
     return [Completion(str(one.step), nodes.get(one.step, one.source)) for one in client.checkpoints(run)]
 
 
 def _complete_requests(words: Sequence[str]) -> list[Completion]:
     waiting = [
-        request.fields for request in Client.for_this_user().waiting_requests(_require_named_run(words))
+        request.fields
+        for request in Client.for_this_user().waiting_requests(_named_run_or_placeholder(words))
     ]
     rows = [(request_number_or_id(one), one["tool_name"], one["preview"]) for one in waiting]
     return [
@@ -147,7 +148,7 @@ def _complete_modes(_: Sequence[str]) -> list[Completion]:
 def _complete_calls(words: Sequence[str]) -> list[Completion]:
     return [
         Completion(str(number), call.tool)
-        for number, call in enumerate(Client.for_this_user().calls(_require_named_run(words)), 1)
+        for number, call in enumerate(Client.for_this_user().calls(_named_run_or_placeholder(words)), 1)
     ]
 
 

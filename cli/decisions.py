@@ -29,7 +29,7 @@ from interlock.engine.client.requests import (
     decide_with_arguments,
     decide_with_edits,
     decisions_on_other_requests,
-    find_alike_outcomes,
+    find_similar_unknown_outcomes,
     make_decision,
     plan_under_review,
     request_number_or_id,
@@ -105,9 +105,9 @@ def build_decisions(
         last = []
         to_all = (kind, name) == ("answer", "all")
         for request in (
-            _requests_with_same_answer(rest, waiting)
+            _require_requests_answered_alike(rest, waiting)
             if to_all
-            else _find_requests(name, waiting, kind, past_requests)
+            else _require_named_requests(name, waiting, kind, past_requests)
         ):
             if request["id"] in found:
                 raise UserError(f"{request['id']!r} is decided twice. Give one decision for each.")
@@ -118,23 +118,28 @@ def build_decisions(
 
 
 def _amend_decisions(
-    found: dict[str, Decision], last: list[str], waiting: Sequence[Request], kind: str, value: Any, flag: str
+    decisions: dict[str, Decision],
+    last_ids: list[str],
+    waiting: Sequence[Request],
+    kind: str,
+    value: Any,
+    flag: str,
 ) -> None:
     """Apply `--reason` or an always-flag to the decisions right before it."""
     wanted = "reject" if kind == "reason" else "proceed_once"
     before = "--reject ID" if kind == "reason" else "--approve ID"
-    if not last or any(found[name].choice != wanted for name in last):
+    if not last_ids or any(decisions[name].choice != wanted for name in last_ids):
         raise UserError(f"{flag} belongs after {before}: {before} {flag}")
-    for name in last:
-        old = found[name]
+    for name in last_ids:
+        old = decisions[name]
         if kind == "reason":
-            found[name] = replace(old, feedback=str(value))
+            decisions[name] = replace(old, feedback=str(value))
             continue
         request = next(r for r in waiting if r["id"] == name)
-        found[name] = replace(old, choice=_require_allowed_choice(request, _FLAG_CHOICES[flag], flag))
+        decisions[name] = replace(old, choice=_require_allowed_choice(request, _FLAG_CHOICES[flag], flag))
 
 
-def _find_requests(
+def _require_named_requests(
     name: str, waiting: Sequence[Request], kind: str, past: Mapping[str, str]
 ) -> list[Request]:
     if name == "all":
@@ -156,7 +161,7 @@ def _find_requests(
     raise UserError(f"{why}.{near} What waits: {shown}. See: interlock approvals")
 
 
-def _requests_with_same_answer(text: str, waiting: Sequence[Request]) -> list[Request]:
+def _require_requests_answered_alike(text: str, waiting: Sequence[Request]) -> list[Request]:
     """The requests that one answer to all answers: unknown outcomes, or several questions that ask the same."""
     if text in ("redo", "skip") and (found := [r for r in waiting if r["kind"] == "outcome"]):
         return found
@@ -178,7 +183,7 @@ def _build_decision(kind: str, request: Request, argument: str | None) -> Decisi
         _require_allowed_choice(request, "modify", "--edit")
         return decide_with_edited_arguments(request, argument)
     if kind == "answer":
-        return _build_answer(request, argument)
+        return _build_answer_decision(request, argument)
     if kind == "approve":
         if request["kind"] != "approval":
             raise UserError(f"{name!r} asks for an answer, not for a permission: --answer {name}=…")
@@ -192,7 +197,7 @@ def _require_allowed_choice(request: Request, choice: str, flag: str) -> "Choice
     return cast("Choice", choice)
 
 
-def _build_answer(request: Request, text: str | None) -> Decision:
+def _build_answer_decision(request: Request, text: str | None) -> Decision:
     name = request["id"]
     if not text:
         raise UserError(f"--answer needs a text: --answer {name}='your answer'")
@@ -254,7 +259,9 @@ def ask_for_decisions(run: str, requests: Sequence[Request], paint: Paint) -> li
         for number, request in enumerate(requests, 1):
             if request["id"] in settled:
                 continue
-            others = find_alike_outcomes(request, [r for r in requests[number:] if r["id"] not in settled])
+            others = find_similar_unknown_outcomes(
+                request, [r for r in requests[number:] if r["id"] not in settled]
+            )
             count = f"{number} of {len(requests)}: " if len(requests) > 1 else ""
             discard_typed_input()  # typed before the question was shown, it is no answer
             _write_lines(
@@ -272,7 +279,7 @@ def ask_for_decisions(run: str, requests: Sequence[Request], paint: Paint) -> li
     return decisions
 
 
-def _ask_until_valid(request: Request, others: Sequence[Request]) -> tuple[Decision, list[Decision]]:
+def _ask_until_valid(request: Request, alike_outcomes: Sequence[Request]) -> tuple[Decision, list[Decision]]:
     """The decision on a request, and on others like it where the person says so."""
     while True:
         try:
@@ -280,25 +287,25 @@ def _ask_until_valid(request: Request, others: Sequence[Request]) -> tuple[Decis
                 return decide_with_answers(
                     request, [_read_answer(wanted) for wanted in answer_field_labels(request)]
                 ), []
-            return _ask_for_choice(request, choices_by_key(request), others)
+            return _ask_for_choice(request, choices_by_key(request), alike_outcomes)
         except UserError as error:
             _write_lines(f"  {error}")
 
 
 def _ask_for_choice(
-    request: Request, ways: Mapping[str, AnswerChoice], others: Sequence[Request]
+    request: Request, choices: Mapping[str, AnswerChoice], alike_outcomes: Sequence[Request]
 ) -> tuple[Decision, list[Decision]]:
     """Take a key or the first word of what it stands for, `n` with a reason behind it, `all` behind an outcome."""
-    of_all = f" · with all: the same for {len(others)} more like it" if others else ""
-    typed = _read_answer(" · ".join(f"{key} {way.label_with_scope}" for key, way in ways.items()) + of_all)
+    of_all = f" · with all: the same for {len(alike_outcomes)} more like it" if alike_outcomes else ""
+    typed = _read_answer(" · ".join(f"{key} {way.label_with_scope}" for key, way in choices.items()) + of_all)
     word, _, rest = typed.partition(" ")
-    found = (w for key, w in ways.items() if word.lower() in (key, re.split(r"\W", w.label)[0]))
+    found = (w for key, w in choices.items() if word.lower() in (key, re.split(r"\W", w.label)[0]))
     if (way := next(found, None)) is None:
-        raise UserError(f"{word!r} isn't one of {', '.join(ways)}, l.")
+        raise UserError(f"{word!r} isn't one of {', '.join(choices)}, l.")
     if way.takes == "arguments":
         return decide_with_edited_arguments(request), []
     why = way.takes == "reason" and (rest.strip() or _read_line("  Why? (Enter: no reason) "))
-    same = others if rest.strip() == "all" else ()
+    same = alike_outcomes if rest.strip() == "all" else ()
     return make_decision(request, way, why or None), [make_decision(other, way) for other in same]
 
 

@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from interlock.cli.inputs import read_batch_lines
-from interlock.cli.render.output import close_stdout, write_json
+from interlock.cli.render.output import redirect_stdout_to_null, write_json
 from interlock.cli.render.views import JsonView, StreamJsonView, View, error_fields, outcome_fields
-from interlock.cli.startup import end_startup
+from interlock.cli.startup import resume_gc_and_prewarm
 from interlock.engine.client import ENDED, Client, Decision, Options, Outcome, Pending
-from interlock.engine.client.batches import Batch, find_newest_batch, start_batch
-from interlock.services.process.stdout import own_stdout, redirect_stdout_to_stderr
+from interlock.engine.client.batches import Batch, find_newest_batch, make_batch
+from interlock.services.process.stdout import original_stdout, redirect_stdout_to_stderr
 from interlock.state.errors import BusyError, InputError, InterlockError, RunError, UserError, as_bug_error
-from interlock.state.text import escape_controls, make_visible
+from interlock.state.text import make_visible, sanitize_for_terminal
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -53,7 +53,9 @@ def start_run(workflow: str, inputs: Mapping[str, Any], options: Options, view: 
             print(client.start_sync(workflow, inputs).run)
         return 0
     return _drive_in_view(
-        lambda asker: client.start_sync(workflow, inputs, renderers=[_StartupEndingView(view)], asker=asker),
+        lambda asker: client.start_sync(
+            workflow, inputs, renderers=[_StartupEndingView(view)], decider=asker
+        ),
         view,
         client,
     )
@@ -66,7 +68,7 @@ def resume_run(
     client = Client(options)
     return _drive_in_view(
         lambda asker: client.resume_sync(
-            run, prompt, decisions, renderers=[_StartupEndingView(view)], asker=asker
+            run, prompt, decisions, renderers=[_StartupEndingView(view)], decider=asker
         ),
         view,
         client,
@@ -94,7 +96,7 @@ def _drive_in_view(drive: "Callable[[_TerminalAsker], Outcome]", view: View, cli
 
 
 class _TerminalAsker:
-    """Whoever sits at the terminal, as the view can ask; `Asker`."""
+    """Whoever sits at the terminal, as the view can ask; `Decider`."""
 
     def __init__(self, view: View) -> None:
         self._view = view
@@ -105,7 +107,7 @@ class _TerminalAsker:
         self.notifying.append(outcome.notifying)
         return self._view.ask_for_decisions(outcome, requests)
 
-    def refused(self, error: UserError) -> None:
+    def on_decisions_refused(self, error: UserError) -> None:
         sys.stderr.write(f"{make_visible(str(error))}\n")
 
 
@@ -132,7 +134,7 @@ class _StartupEndingView:
 
     def __call__(self, event: "Event", /) -> None:
         if event.type in ("finished", "tool_start"):  # a model's client, the largest import, is loaded by now
-            end_startup()
+            resume_gc_and_prewarm()
         self._view(event)
 
 
@@ -147,16 +149,16 @@ def await_notifications(outcome: Outcome, notifications: "Sequence[Future[list[s
 
 def print_trace(outcome: Outcome, options: Options) -> None:
     if options.debug and outcome.trace:
-        sys.stderr.write(escape_controls(outcome.trace))
+        sys.stderr.write(sanitize_for_terminal(outcome.trace))
 
 
 def _show_ignoring_closed_pipe(show: Callable[[], None]) -> None:
     """Ignore a closed pipe (`| head`): it doesn't change how the run ended."""
     try:
         show()
-        own_stdout().flush()
+        original_stdout().flush()
     except BrokenPipeError:
-        close_stdout()
+        redirect_stdout_to_null()
 
 
 _CANCELLED = 130
@@ -185,10 +187,10 @@ def run_batch(
     }
     batch = find_newest_batch(options.home, workflow, file, folder) if is_resumed else None
     if batch:
-        batch.check_lines({line: given for line, given in lines.items() if isinstance(given, dict)})
+        batch.check_lines_unchanged({line: given for line, given in lines.items() if isinstance(given, dict)})
     elif is_resumed:
         print(f"batch: no line of {file} has run here yet, so all of them run", file=sys.stderr)
-    batch, client, exit_code = batch or start_batch(file, folder), Client(options), 0
+    batch, client, exit_code = batch or make_batch(file, folder), Client(options), 0
     for line, given in lines.items():
         print(f"batch: line {line}", file=sys.stderr)
         code = InputError.exit_code
@@ -220,7 +222,7 @@ def _run_batch_line(
 ) -> Outcome:
     run = batch.run_id_of_line(line)
     if line not in batch.begun:
-        client = Client(replace(options, batch=batch.kept(line, inputs)))
+        client = Client(replace(options, batch=batch.batch_option_of_line(line, inputs)))
         return client.start_sync(workflow, inputs, run=run)
     client = Client(options)
     if options.queue:

@@ -17,7 +17,7 @@ from interlock.cli.parsing import (
     parse_duration_argument,
     parse_positive_number,
 )
-from interlock.engine.client import Options, state_home
+from interlock.engine.client import Options, resolve_state_directory
 from interlock.state.errors import UserError
 from interlock.state.names import DELIVERIES, GIT_QUEUE, OTHER_NAMES
 
@@ -120,12 +120,14 @@ def add_permission_flags(group: Any) -> None:
     add_flag(group, "--skip-trust", "trust this folder's settings for this command only")
 
 
-def run_options_from(args: Args, env: Mapping[str, str] = os.environ, *, is_resumed: bool = False) -> Options:
+def build_run_options(
+    args: Args, env: Mapping[str, str] = os.environ, *, is_resumed: bool = False
+) -> Options:
     """Options for a drive, from its flags; a resumed run keeps its workspace unless they name another.
 
     Raises `UserError` for flags that contradict each other.
     """
-    allowed = permission_options_from(args)
+    allowed = build_permission_options(args)
     if args.no_loop_check:
         allowed["overrides"]["model"] = {"disableLoopDetection": True}
     if args.effort:
@@ -133,7 +135,7 @@ def run_options_from(args: Args, env: Mapping[str, str] = os.environ, *, is_resu
     if args.check is not None and not args.check.strip():
         raise UserError("--check: no command. Give one that fails while work is left: --check 'make test'.")
     more = [part.strip() for value in args.include_directories for part in value.split(",") if part.strip()]
-    options = options_for_folder(
+    options = build_folder_options(
         args,
         env,
         model=args.model,
@@ -153,7 +155,7 @@ def run_options_from(args: Args, env: Mapping[str, str] = os.environ, *, is_resu
         ide_context=require_file(args.ide_context, "--ide-context") if args.ide_context else None,
         attach=tuple(require_file(p, "--attach") for p in args.attach),
         debug=args.debug,
-        **_fleet_options(args, env),
+        **_build_fleet_options(args, env),
         **allowed,
     )
     return (
@@ -163,19 +165,19 @@ def run_options_from(args: Args, env: Mapping[str, str] = os.environ, *, is_resu
     )
 
 
-def _fleet_options(args: Args, env: Mapping[str, str]) -> dict[str, Any]:
+def _build_fleet_options(args: Args, env: Mapping[str, str]) -> dict[str, Any]:
     """Options of a run that workers drive. Raises `UserError` for flags that need `--detach` or `--repo`."""
     is_detached = bool(args.detach or args.queue)
     if not is_detached and not args.repo and args.deliver is None and args.priority is None:
         return {}
-    from interlock.engine.client.fleet import Fleet, check_repository_option, submission_options
+    from interlock.engine.client.fleet import Fleet, resolve_repository_option, submission_options
 
     found: dict[str, Any] = {"moves_queue": bool(args.queue)}
     if is_detached:
-        fleet = Fleet(state_home(env))
+        fleet = Fleet(resolve_state_directory(env))
         found["queue"] = args.queue or (GIT_QUEUE if args.repo else fleet.host_queue())
     if args.repo:
-        found["repository"] = check_repository_option(args.repo, args.deliver or "patch")
+        found["repository"] = resolve_repository_option(args.repo, args.deliver or "patch")
     elif args.deliver:
         raise UserError("--deliver belongs to --repo: it says what becomes of the clone.")
     if is_detached:
@@ -185,11 +187,11 @@ def _fleet_options(args: Args, env: Mapping[str, str]) -> dict[str, Any]:
     return found
 
 
-def options_for_folder(args: Args, env: Mapping[str, str] = os.environ, **options: Any) -> Options:
+def build_folder_options(args: Args, env: Mapping[str, str] = os.environ, **options: Any) -> Options:
     """Options with the folder named by flags, if any, and whether to skip its trust check."""
     return Options(
         door="terminal",
-        home=state_home(env),
+        home=resolve_state_directory(env),
         workspace=require_folder(args.workspace, "--workspace") if args.workspace else None,
         skip_trust=args.skip_trust,
         env=dict(env),
@@ -197,7 +199,7 @@ def options_for_folder(args: Args, env: Mapping[str, str] = os.environ, **option
     )
 
 
-def read_configuration(args: Args) -> "Configuration":
+def load_folder_configuration(args: Args) -> "Configuration":
     """What configures runs in the folder named by flags."""
     from interlock.services.configuration import load_default_configuration
 
@@ -205,17 +207,17 @@ def read_configuration(args: Args) -> "Configuration":
     return load_default_configuration(root, trusted=args.skip_trust or None)
 
 
-def permission_options_from(args: Args) -> dict[str, Any]:
+def build_permission_options(args: Args) -> dict[str, Any]:
     """Options that allow or deny calls, besides the mode."""
-    denied = parse_tool_rules(args.disallowed_tools)
+    denied = parse_tool_rule_flags(args.disallowed_tools)
     return {
-        "allowed_tools": tuple(parse_tool_rules(args.allowed_tools)),
+        "allowed_tools": tuple(parse_tool_rule_flags(args.allowed_tools)),
         "overrides": {"tools": {"exclude": denied}} if denied else {},
         "policy_files": tuple(require_file(p, "--policy") for p in args.policy),
     }
 
 
-def parse_tool_rules(values: list[str]) -> list[str]:
+def parse_tool_rule_flags(values: list[str]) -> list[str]:
     """`Bash(git log:*) Edit, glob` → our names; commas and spaces in parentheses belong to the rule."""
     return [_translate_tool_rule(m) for value in values for m in re.findall(r"[^\s,(]+(?:\([^)]*\))?", value)]
 

@@ -19,12 +19,12 @@ _PIPE_WAIT_S = 0.5
 _SILENT = "Nothing came from stdin within half a second, so it isn't read. To wait for it: -p -"
 
 
-def read_piped_text(is_expected: bool) -> str:
-    """The piped text; empty at a terminal. `is_expected`: there is no other prompt, so wait for it."""
+def read_piped_text(should_wait: bool) -> str:
+    """The piped text; empty at a terminal. `should_wait`: there is no other prompt, so wait for it."""
     stdin = sys.stdin
     if stdin is None or stdin.closed or stdin.isatty():  # pyright: ignore[reportUnnecessaryComparison]
         return ""
-    if not is_expected and not select.select([stdin], [], [], _PIPE_WAIT_S)[0]:
+    if not should_wait and not select.select([stdin], [], [], _PIPE_WAIT_S)[0]:
         print(_SILENT, file=sys.stderr)
         return ""
     data = stdin.buffer.read(PIPE_LIMIT + 1)
@@ -39,7 +39,7 @@ def read_prompt(typed: str | None, usage: str = "interlock -p") -> str:
     Raises `InputError` when there is neither; it says `usage` to give one.
     """
     prompt = strip_typed_prompt(typed)
-    if not (prompt := _join_prompt(read_piped_text(is_expected=not prompt), prompt)):
+    if not (prompt := _join_piped_text_and_prompt(read_piped_text(should_wait=not prompt), prompt)):
         raise InputError(f"No prompt. Give one: {usage} 'what to do', or pipe it in.", "prompt")
     return prompt
 
@@ -53,10 +53,10 @@ def read_follow_up_prompt(typed: str | None, is_needed: bool, has_other_work: bo
     prompt = strip_typed_prompt(typed)
     if has_other_work and typed != STDIN:
         return prompt or None
-    piped = read_piped_text(is_expected=typed == STDIN or (is_needed and not prompt))
+    piped = read_piped_text(should_wait=typed == STDIN or (is_needed and not prompt))
     if typed == STDIN and not piped:
         raise InputError("-p -: stdin is empty. Pipe the prompt in, or type it: -p 'what to do'", "prompt")
-    return _join_prompt(piped, prompt) or None
+    return _join_piped_text_and_prompt(piped, prompt) or None
 
 
 STDIN = "-"
@@ -68,7 +68,7 @@ def strip_typed_prompt(words: str | None) -> str:
     return "" if words == STDIN else (words or "").strip()
 
 
-def _join_prompt(piped: str, prompt: str) -> str:
+def _join_piped_text_and_prompt(piped: str, prompt: str) -> str:
     from interlock.state.command import is_command_name, split_slash_command
 
     if not piped or not prompt:

@@ -33,9 +33,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def run_command_line(arguments: Sequence[str], own_process: bool) -> int:
     """Run a command line in this process, and send what telemetry is left; returns the exit code."""
     from interlock.cli import command_line
-    from interlock.state.frames import with_frame_room
+    from interlock.state.frames import reserve_stack_space
 
-    code = with_frame_room(command_line.run_command_line)(list(arguments), own_process)
+    code = reserve_stack_space(command_line.run_command_line)(list(arguments), own_process)
     if "interlock.engine.client" in sys.modules:
         from interlock.engine.client import flush_telemetry
         from interlock.state.text import make_visible

@@ -27,9 +27,9 @@ from interlock.engine.client.requests import (
     AnswerChoice,
     Request,
     answer_choices,
+    answer_form_schema,
     decide_from_form,
     describe_request,
-    form_schema,
     make_decision,
     request_headline,
 )
@@ -46,7 +46,7 @@ _FLUSH_S = 0.5
 """Seconds that the last answers have to reach the client after a signal."""
 
 
-def name_tools(workflows: "Sequence[Pipeline]") -> "dict[str, Pipeline]":
+def workflows_by_tool_name(workflows: "Sequence[Pipeline]") -> "dict[str, Pipeline]":
     """Name of a tool → workflow. Raises `UserError` if two would have the same."""
     tools: dict[str, Pipeline] = {}
     for workflow in workflows:
@@ -64,7 +64,7 @@ def name_tools(workflows: "Sequence[Pipeline]") -> "dict[str, Pipeline]":
 async def serve_mcp(workflows: "Mapping[str, Pipeline]", client: Client) -> None:
     """Serve on stdin and stdout until the client disconnects. A signal stops the runs, answers and exits."""
     calls = _OpenCalls()
-    tools = [_tool_description(name, workflow) for name, workflow in workflows.items()]
+    tools = [_build_tool_definition(name, workflow) for name, workflow in workflows.items()]
     parked: dict[str, Outcome] = {}
     """Runs waiting for answers that their client was asked to collect."""
 
@@ -92,7 +92,7 @@ async def serve_mcp(workflows: "Mapping[str, Pipeline]", client: Client) -> None
     server: Any = Server(
         "interlock", version=version("interlock-agent"), on_list_tools=list_tools, on_call_tool=call_tool
     )
-    with client.stop_on_signals(calls.stop_all):
+    with client.stop_on_signals(calls.stop_all_runs):
         leaving = asyncio.create_task(calls.exit_when_answered())
         async with stdio_server() as (read, write):
             await server.run(read, write, server.create_initialization_options())
@@ -118,7 +118,7 @@ class _OpenCalls:
         finally:
             self._open.discard(caller)
 
-    def stop_all(self) -> None:
+    def stop_all_runs(self) -> None:
         for caller in self._open:
             caller.stop_run()
         self._stopped.set()
@@ -133,7 +133,7 @@ class _OpenCalls:
         os._exit(EXIT_CODES["cancelled"])
 
 
-def _tool_description(name: str, workflow: "Pipeline") -> dict[str, Any]:
+def _build_tool_definition(name: str, workflow: "Pipeline") -> dict[str, Any]:
     schema = workflow.input.model_json_schema()
     hidden = _reserved_field_names(workflow)
     schema["properties"] = {k: v for k, v in schema.get("properties", {}).items() if k not in hidden}
@@ -146,7 +146,7 @@ def _reserved_field_names(workflow: "Pipeline") -> Sequence[str]:
 
 
 class _Caller:
-    """Gets progress reports, and may have a user to ask (`Asker`)."""
+    """Gets progress reports, and may have a user to ask (`Decider`)."""
 
     def __init__(self, context: Any, answers: Mapping[str, Any]) -> None:
         """`answers`: its user's answers to an earlier result's requests (protocols from 2026-07-28 on)."""
@@ -177,7 +177,7 @@ class _Caller:
         made = [await self._ask_for_decision(request) for request in requests if not self.stopping.why]
         return [decision for decision in made if decision is not None]
 
-    def refused(self, error: UserError) -> None:
+    def on_decisions_refused(self, error: UserError) -> None:
         raise UserError(f"{error} The run still waits for it: interlock approvals {self._run}") from error
 
     async def _ask_for_decision(self, request: Request) -> Decision | None:
@@ -192,7 +192,7 @@ class _Caller:
 
     async def _ask_user(self, request: Request) -> Any:
         session = self._context.session
-        schema = form_schema(request) if request["kind"] == "question" else _choice_schema(request)
+        schema = answer_form_schema(request) if request["kind"] == "question" else _choice_schema(request)
         if not session.client_capabilities or session.client_capabilities.elicitation is None:
             return None
         answer = self._answers.get(request["id"])
@@ -237,7 +237,7 @@ async def _start_or_ask_and_resume(
         )
     if parked:
         return await client.ask_and_resume(parked, caller, renderers=[caller], stop=caller.stopping)
-    return await client.start(workflow.name, input, renderers=[caller], asker=caller, stop=caller.stopping)
+    return await client.start(workflow.name, input, renderers=[caller], decider=caller, stop=caller.stopping)
 
 
 def _error_result(text: str) -> types.CallToolResult:
@@ -253,7 +253,7 @@ def _call_result(outcome: Outcome) -> types.CallToolResult:
 
 
 def _outcome_fields(outcome: Outcome) -> dict[str, Any]:
-    facts: dict[str, Any] = {"run": outcome.run, "status": outcome.status, "output": outcome.shown}
+    facts: dict[str, Any] = {"run": outcome.run, "status": outcome.status, "output": outcome.display_output}
     if outcome.status == "waiting":
         facts["pending_approvals"] = outcome.pending
     if outcome.resume_command:
@@ -269,9 +269,11 @@ def _outcome_text(outcome: Outcome) -> str:
         return "\n".join(_parked_run_lines(outcome))
     if outcome.error:
         return "\n".join([f"{outcome.error['type']}: {outcome.error['message']}", *outcome.warnings])
-    answer = outcome.shown.get("response") or outcome.shown.get("text")
+    answer = outcome.display_output.get("response") or outcome.display_output.get("text")
     return (
-        str(answer) if answer else json.dumps(json.loads(to_visible_json(outcome.shown)), ensure_ascii=False)
+        str(answer)
+        if answer
+        else json.dumps(json.loads(to_visible_json(outcome.display_output)), ensure_ascii=False)
     )
 
 

@@ -106,9 +106,9 @@ class Parser(argparse.ArgumentParser):
         return super().format_help()
 
     def _print_message(self, message: str, file: object = None) -> None:  # noqa: ARG002 - as argparse's
-        result_paint().print_line(message.rstrip("\n"), keeps_lines=True)
+        result_paint().print_line(message.rstrip("\n"), keep_newlines=True)
 
-    def add_flags_from_words(self, words: Sequence[str]) -> None:
+    def add_dynamic_flags(self, words: Sequence[str]) -> None:
         """Add flags that these words make available."""
 
     def error(self, message: str) -> NoReturn:
@@ -121,39 +121,39 @@ class Parser(argparse.ArgumentParser):
         """Parse flags and words in any order. Raises `UserError` for unknown ones, naming the nearest flag."""
         parsed, extra = self.parse_known_intermixed_args(list(arguments))
         if extra:
-            self._raise_unexpected(extra[0])
+            self._raise_unexpected_argument(extra[0])
         return parsed
 
-    def _raise_unexpected(self, word: str) -> NoReturn:
+    def _raise_unexpected_argument(self, word: str) -> NoReturn:
         flag = word.partition("=")[0]
         if hint := _OTHER_PROGRAMS_FLAGS.get(flag):
             raise UserError(f"No flag {flag!r}. {hint}")
         if flag.startswith("-"):
             raise UserError(
-                f"No flag {flag!r}.{nearest_names_hint(flag, self.flag_names())} See: {self.prog} --help"
+                f"No flag {flag!r}.{nearest_names_hint(flag, self.visible_flag_names())} See: {self.prog} --help"
             )
         takes_words = not all(action.option_strings for action in self._actions)
         quote = " Quote text that contains spaces." if takes_words else ""
         raise UserError(f"Unexpected argument {word!r}.{quote} See: {self.prog} --help")
 
-    def flag_names(self) -> list[str]:
+    def visible_flag_names(self) -> list[str]:
         return [o for a in self._actions if a.help != argparse.SUPPRESS for o in a.option_strings]
 
-    def described_flags(self) -> list[tuple[str, str]]:
+    def visible_flags_with_help(self) -> list[tuple[str, str]]:
         """The flags shown in help, each with its text."""
         shown = [a for a in self._actions if a.option_strings and a.help != argparse.SUPPRESS]
         long = [(next((o for o in a.option_strings if o.startswith("--")), ""), a) for a in shown]
         return [(name or a.option_strings[0], (a.help or "").replace("%%", "%")) for name, a in long]
 
-    def has_value(self, flag: str) -> bool:
+    def is_value_flag(self, flag: str) -> bool:
         """Whether the word after `flag` is its value."""
-        action = self.find_action(flag)
+        action = self.find_flag_action(flag)
         return action is not None and action.nargs != 0
 
-    def find_action(self, flag: str) -> argparse.Action | None:
+    def find_flag_action(self, flag: str) -> argparse.Action | None:
         return self._option_string_actions.get(flag)
 
-    def expected_argument(self, words_before: Sequence[str]) -> tuple[argparse.Action | None, list[str]]:
+    def find_next_argument(self, words_before: Sequence[str]) -> tuple[argparse.Action | None, list[str]]:
         """The argument that the next word is a value of (None: nothing more fits), and the positional words so far."""
         words: list[str] = []
         rest = iter(words_before)
@@ -162,8 +162,8 @@ class Parser(argparse.ArgumentParser):
                 words += rest
             elif not word.startswith("-") or word == "-":
                 words.append(word)
-            elif self.has_value(word) and next(rest, None) is None:
-                return self.find_action(word), words
+            elif self.is_value_flag(word) and next(rest, None) is None:
+                return self.find_flag_action(word), words
         left = len(words)
         for action in self._actions:
             if not action.option_strings:
@@ -173,54 +173,54 @@ class Parser(argparse.ArgumentParser):
         return None, words
 
 
-def add_flag(group: Any, names: str, help: str, **options: Any) -> None:
+def add_flag(group: Any, spec: str, help: str, **options: Any) -> None:
     """Add a flag to a parser or group, written as help shows it: `-m --model NAME`.
 
     Without a value's name it is a switch; `options` is passed to argparse.
     """
-    *flags, last = names.split(" ")
+    *flags, last = spec.split(" ")
     if last.startswith("-"):
         group.add_argument(*flags, last, help=help, **{"action": "store_true", **options})
     else:
         group.add_argument(*flags, metavar=last, help=help, **options)
 
 
-Part = Callable[[Any], object]
+ArgumentAdder = Callable[[Any], object]
 """Adds some of a command's arguments to its parser, or to a group of it."""
 F = TypeVar("F", bound=Callable[..., object])
 
 
-def declare_arguments(*parts: Part, parser_type: type[Parser] = Parser) -> Callable[[F], F]:
+def declare_arguments(*adders: ArgumentAdder, parser_type: type[Parser] = Parser) -> Callable[[F], F]:
     """Declare a command's arguments where it is defined; `catalog.build_parser` makes the parser."""
 
     def mark(function: F) -> F:
-        setattr(function, "takes", (parser_type, parts))  # noqa: B010 - a function has no such attribute
+        setattr(function, "takes", (parser_type, adders))  # noqa: B010 - a function has no such attribute
         return function
 
     return mark
 
 
-def flag_argument(names: str, help: str, **options: Any) -> Part:
+def flag_argument(spec: str, help: str, **options: Any) -> ArgumentAdder:
     """Declare a flag, written as for `add_flag`."""
-    return lambda to: add_flag(to, names, help, **options)
+    return lambda to: add_flag(to, spec, help, **options)
 
 
-def word_argument(*names: str, **options: Any) -> Part:
+def argparse_argument(*names: str, **options: Any) -> ArgumentAdder:
     """Declare an argument without a flag, or any that `flag_argument` can't say; passed to argparse as it is."""
     return lambda to: to.add_argument(*names, **options)
 
 
-def choice_argument(name: str, *choices: str, **options: Any) -> Part:
+def choice_argument(name: str, *choices: str, **options: Any) -> ArgumentAdder:
     """Declare a word that is one of these."""
-    return word_argument(name, type=choice_parser(choices), metavar="|".join(choices), **options)
+    return argparse_argument(name, type=choice_parser(choices), metavar="|".join(choices), **options)
 
 
-def exclusive_arguments(*parts: Part, required: bool = False) -> Part:
+def exclusive_arguments(*adders: ArgumentAdder, required: bool = False) -> ArgumentAdder:
     """Declare flags of which one at most is given."""
 
     def add(made: Parser) -> None:
         group = made.add_mutually_exclusive_group(required=required)
-        for part in parts:
+        for part in adders:
             part(group)
 
     return add
@@ -253,17 +253,17 @@ def parse_positive_number(text: str) -> float:
 
 
 def number_parser(
-    kind: type[int] | type[float], least: float | None = None, most: float | None = None
+    number_type: type[int] | type[float], minimum: float | None = None, maximum: float | None = None
 ) -> Callable[[str], Any]:
-    """Return an argument's type: a number, of at least `least` and at most `most` if these are given."""
-    what = "a whole number" if kind is int else "a number"
-    if least is not None:
-        what += f" of {least:g} or more" if most is None else f" of {least:g} to {most:g}"
+    """Return an argument's type: a number, of at least `minimum` and at most `maximum` if these are given."""
+    what = "a whole number" if number_type is int else "a number"
+    if minimum is not None:
+        what += f" of {minimum:g} or more" if maximum is None else f" of {minimum:g} to {maximum:g}"
 
     def read(text: str) -> int | float:
         with suppress(ValueError):
-            value = kind(text)
-            if (least is None or value >= least) and (most is None or value <= most):
+            value = number_type(text)
+            if (minimum is None or value >= minimum) and (maximum is None or value <= maximum):
                 return value
         raise argparse.ArgumentTypeError(f"{text!r} isn't {what}")
 
@@ -281,7 +281,7 @@ def parse_duration_argument(text: str) -> float:
 _AGE = re.compile(r"(\d+)([dh])")
 
 
-def parse_start_time(text: str | None) -> float:
+def parse_since_time(text: str | None) -> float:
     """Return the Unix time, in seconds, of a date or an age; 0 for none. Raises `UserError`."""
     if not text:
         return 0.0

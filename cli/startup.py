@@ -15,13 +15,13 @@ def pause_garbage_collection() -> None:
     gc.disable()
 
 
-def end_startup() -> None:
+def resume_gc_and_prewarm() -> None:
     """Freeze the objects made so far and turn garbage collection on, unless it is; prepare the next start, too."""
     if gc.isenabled():
         return
     gc.freeze()
     gc.set_threshold(_BETWEEN_COLLECTIONS, 10, 10)
     gc.enable()
-    from interlock.cli.warm.warm_control import start_if_configured
+    from interlock.cli.warm.warm_control import start_warm_process_if_configured
 
-    start_if_configured()
+    start_warm_process_if_configured()

@@ -34,7 +34,7 @@ def discard_typed_input() -> None:
 
 
 @contextmanager
-def in_foreground(mode: AbstractContextManager[None]) -> Generator[None]:
+def enter_mode_in_foreground(mode: AbstractContextManager[None]) -> Generator[None]:
     """Enter and leave a mode of the terminal, each once the terminal is this process's to change."""
     FOREGROUND.wait()
     with mode:

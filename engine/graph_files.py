@@ -16,9 +16,9 @@ from types import ModuleType
 from typing import Any, cast
 
 from interlock.engine.options import LISTING
-from interlock.engine.user_code import check_user_code
+from interlock.engine.user_code import check_user_code_allowed
 from interlock.graphs.foreign import ForeignWorkflow, from_langgraph
-from interlock.graphs.langgraph_internals import is_graph
+from interlock.graphs.langgraph_internals import is_langgraph_graph
 from interlock.graphs.pipeline import Pipeline
 from interlock.graphs.stored_values import is_data_type
 from interlock.services.process.stdout import redirect_prints_to_stderr
@@ -37,7 +37,7 @@ class GraphFile:
     listing: Path | None = None
 
     @property
-    def kept(self) -> dict[str, str]:
+    def source_record(self) -> dict[str, str]:
         """What a run records of it."""
         code = self.file.read_bytes() if self.file.is_file() else b""
         listing = {"listing": str(self.listing)} if self.listing else {}
@@ -46,12 +46,12 @@ class GraphFile:
 
     def load(self, name: str) -> Pipeline:
         """Raises `ConfigError`: one line with file, line, what was expected and what to do."""
-        check_user_code(str(self.file))
+        check_user_code_allowed(str(self.file))
         if not self.file.is_file():
             raise ConfigError(f"No file {str(self.file)!r}; expected a Python file with a LangGraph graph.")
-        settings = _apply_listing(self.listing) if self.listing else {}
+        settings = _apply_langgraph_json(self.listing) if self.listing else {}
         module = _import_file(self.file, self.file.read_bytes())
-        found = _find_graph(module, self.file, self.attribute)
+        found = _require_graph(module, self.file, self.attribute)
         try:
             made = from_langgraph(found, name, _graph_summary(module, found), types=_data_classes(module))
         except InterlockError as error:
@@ -76,7 +76,7 @@ def parse_graph_path(text: str) -> GraphFile | None:
     return GraphFile(Path(os.path.realpath(Path(path).expanduser())), attribute)
 
 
-def recorded_graph(source: Mapping[str, str]) -> GraphFile | None:
+def graph_file_from_record(source: Mapping[str, str]) -> GraphFile | None:
     """The graph that a run recorded; None: its source is another."""
     if "graph" not in source:
         return None
@@ -86,10 +86,10 @@ def recorded_graph(source: Mapping[str, str]) -> GraphFile | None:
 
 def recorded_pipeline_class(source: Mapping[str, str]) -> type[Pipeline]:
     """Return the class of the workflow that a run recorded, without loading it."""
-    return ForeignWorkflow if recorded_graph(source) else Pipeline
+    return ForeignWorkflow if graph_file_from_record(source) else Pipeline
 
 
-def read_listing(folder: Path) -> dict[str, GraphFile]:
+def read_langgraph_json(folder: Path) -> dict[str, GraphFile]:
     """Name → graph of a folder's `langgraph.json`. Raises `ConfigError` if that can't be read."""
     listing = folder / LISTING
     if not listing.is_file():
@@ -106,7 +106,7 @@ def read_listing(folder: Path) -> dict[str, GraphFile]:
         if path.endswith(".py"):
             found[name] = GraphFile(Path(os.path.realpath(folder / path)), attribute, listing)
         elif all(part.isidentifier() for part in path.split(".")):
-            file = _find_module_file(path, [*_project_folders(listing, settings), folder])
+            file = _find_module_file(path, [*_local_dependency_folders(listing, settings), folder])
             found[name] = GraphFile(file, attribute, listing)
     return found
 
@@ -123,16 +123,18 @@ def _find_module_file(module: str, folders: Iterable[Path]) -> Path:
     return places[-1].joinpath(*parts).with_suffix(".py")
 
 
-def _project_folders(listing: Path, settings: Mapping[str, Any]) -> list[Path]:
+def _local_dependency_folders(langgraph_json: Path, settings: Mapping[str, Any]) -> list[Path]:
     """The project's own folders, which its `dependencies` name beside packages."""
     named = [
-        listing.parent / str(place) for place in settings.get("dependencies", ()) if str(place)[:1] == "."
+        langgraph_json.parent / str(place)
+        for place in settings.get("dependencies", ())
+        if str(place)[:1] == "."
     ]
     return [folder for folder in named if folder.is_dir()]
 
 
 @dataclass(frozen=True)
-class ListedApp:
+class LangGraphApp:
     """What a `langgraph.json` asks of a server beside its graphs."""
 
     listing: Path
@@ -145,19 +147,19 @@ class ListedApp:
     """Its `http`."""
 
 
-def load_listed_app(folder: Path) -> ListedApp | None:
+def load_langgraph_app(folder: Path) -> LangGraphApp | None:
     """What the `langgraph.json` of a trusted folder asks of a server; None: there is none. Raises `ConfigError`."""
     listing = folder / LISTING
-    if not (graphs := read_listing(folder)):
+    if not (graphs := read_langgraph_json(folder)):
         return None
-    settings = _apply_listing(listing)
+    settings = _apply_langgraph_json(listing)
     if "encryption" in settings:
         raise ConfigError(
             f"{listing}: `encryption` isn't supported: state would be stored as it is. Remove it."
         )
     http: dict[str, Any] = settings.get("http") or {}
     auth: dict[str, Any] = settings.get("auth") or {}
-    theirs, routes = (_load_listed_object(listing, place) for place in (auth.get("path"), http.get("app")))
+    theirs, routes = (_load_object_reference(listing, place) for place in (auth.get("path"), http.get("app")))
     if auth and not hasattr(theirs, "_authenticate_handler"):
         raise ConfigError(
             f"{listing}: `auth` must name LangGraph's `Auth`, as ./auth.py:auth; found {theirs!r}."
@@ -166,38 +168,41 @@ def load_listed_app(folder: Path) -> ListedApp | None:
         raise ConfigError(f"{listing}: its `auth` lets nobody in: it has no function `@auth.authenticate`.")
     if routes is not None and not hasattr(routes, "router"):
         raise ConfigError(f"{listing}: `http.app` must name a Starlette or FastAPI app; found {routes!r}.")
-    return ListedApp(listing, frozenset(graphs), theirs, routes, http)
+    return LangGraphApp(listing, frozenset(graphs), theirs, routes, http)
 
 
-def _load_listed_object(listing: Path, place: object) -> Any:
+def _load_object_reference(langgraph_json: Path, reference: object) -> Any:
     """What `./file.py:name` or `package.module:name` of a `langgraph.json` names; None for no text."""
-    if not isinstance(place, str):
+    if not isinstance(reference, str):
         return None
-    path, _, name = place.rpartition(":")
-    folders = [*_project_folders(listing, json.loads(listing.read_text(encoding="utf-8"))), listing.parent]
+    path, _, name = reference.rpartition(":")
+    folders = [
+        *_local_dependency_folders(langgraph_json, json.loads(langgraph_json.read_text(encoding="utf-8"))),
+        langgraph_json.parent,
+    ]
     file = (
-        Path(os.path.realpath(listing.parent / path))
+        Path(os.path.realpath(langgraph_json.parent / path))
         if path.endswith(".py")
         else _find_module_file(path, folders)
     )
     if not file.is_file():
-        raise ConfigError(f"{listing}: there is no file for {place!r}; expected FILE.py:NAME.")
+        raise ConfigError(f"{langgraph_json}: there is no file for {reference!r}; expected FILE.py:NAME.")
     module = _import_file(file, file.read_bytes())
     if not hasattr(module, name):
-        raise ConfigError(f"{listing}: {file} has no {name!r}.")
+        raise ConfigError(f"{langgraph_json}: {file} has no {name!r}.")
     return getattr(module, name)
 
 
-def _apply_listing(listing: Path) -> dict[str, Any]:
+def _apply_langgraph_json(langgraph_json: Path) -> dict[str, Any]:
     """Make a project's own folders importable, and its variables known, as LangGraph's server does; its settings."""
-    settings: dict[str, Any] = json.loads(listing.read_text(encoding="utf-8"))
+    settings: dict[str, Any] = json.loads(langgraph_json.read_text(encoding="utf-8"))
     for place in map(str, settings.get("dependencies", ())):
         if not place.startswith("."):
-            _check_installed(listing, place)
-    for folder in _project_folders(listing, settings):
+            _require_dependency(langgraph_json, place)
+    for folder in _local_dependency_folders(langgraph_json, settings):
         _add_to_sys_path(folder)
     env: Any = settings.get("env") or {}
-    file = listing.parent / env if isinstance(env, str) else None
+    file = langgraph_json.parent / env if isinstance(env, str) else None
     if file is not None:
         from dotenv import dotenv_values  # late: most runs have no such file
 
@@ -207,7 +212,7 @@ def _apply_listing(listing: Path) -> dict[str, Any]:
     return settings
 
 
-def _check_installed(listing: Path, dependency: str) -> None:
+def _require_dependency(langgraph_json: Path, dependency: str) -> None:
     """Raises `ConfigError` if a package that the project names isn't there, or in a version that it refuses."""
     from packaging.requirements import InvalidRequirement, Requirement
 
@@ -222,7 +227,7 @@ def _check_installed(listing: Path, dependency: str) -> None:
     if not found or not wanted.specifier.contains(found, prereleases=True):
         here = f"{wanted.name} is {found} here" if found else "it isn't installed"
         raise ConfigError(
-            f"{listing}: dependency {dependency!r}: {here}; install it beside Interlock: "
+            f"{langgraph_json}: dependency {dependency!r}: {here}; install it beside Interlock: "
             f"{sys.executable} -m pip install '{dependency}'"
         )
 
@@ -242,7 +247,7 @@ def _import_file(file: Path, code: bytes) -> ModuleType:
         if error.name is None or (file.parent / error.name.replace(".", "/")).exists():
             raise ConfigError(_import_error_message(file, error)) from error
         raise ConfigError(
-            f"{file}:{_error_line(file, error)}: {_missing_module_message(file, error.name)}"
+            f"{file}:{_error_line_number(file, error)}: {_missing_module_message(file, error.name)}"
         ) from error
     except THEIR_ERRORS as error:
         raise ConfigError(_import_error_message(file, error)) from error
@@ -254,7 +259,7 @@ def _missing_module_message(file: Path, module: str) -> str:
     found = find_spec(package)
     if package != module and found and found.origin:
         return f"no module {module!r} in the {package!r} that is installed; expected a version that has it."
-    if project := _find_project_with(file, package):
+    if project := _find_project_with_package(file, package):
         return (
             f"no module {module!r} here; install the project that has it beside Interlock: {pip} -e {project}"
         )
@@ -262,7 +267,7 @@ def _missing_module_message(file: Path, module: str) -> str:
     return f"no module {module!r} here; install what has it beside Interlock: {pip} {wanted}"
 
 
-def _find_project_with(file: Path, package: str) -> Path | None:
+def _find_project_with_package(file: Path, package: str) -> Path | None:
     """The project around a file that holds the package, and isn't installed: a registry may have others of its name."""
     for folder in file.parents:
         if (folder / "pyproject.toml").is_file() or (folder / "setup.py").is_file():
@@ -300,8 +305,12 @@ def _import_from_package(file: Path) -> ModuleType | None:
     return made if os.path.realpath(made.__file__ or "") == str(file) else None
 
 
-def _find_graph(module: ModuleType, file: Path, attribute: str) -> Any:
-    graphs = {name: one for name, one in vars(module).items() if is_graph(one) and not name.startswith("_")}
+def _require_graph(module: ModuleType, file: Path, attribute: str) -> Any:
+    graphs = {
+        name: one
+        for name, one in vars(module).items()
+        if is_langgraph_graph(one) and not name.startswith("_")
+    }
     if attribute:
         if not hasattr(module, attribute):
             hint = did_you_mean(attribute, graphs) or f" It has the graphs: {', '.join(graphs) or 'none'}."
@@ -331,9 +340,9 @@ def _import_error_message(file: Path, error: BaseException) -> str:
     if isinstance(error, SyntaxError) and error.filename == str(file):
         return f"{file}:{error.lineno or 1}: {error.msg}; expected what this Python can read."
     what = " ".join(str(error).split()).rstrip(".")
-    return f"{file}:{_error_line(file, error)}: {type(error).__name__}: {what}; the file can't be imported."
+    return f"{file}:{_error_line_number(file, error)}: {type(error).__name__}: {what}; the file can't be imported."
 
 
-def _error_line(file: Path, error: BaseException) -> int:
+def _error_line_number(file: Path, error: BaseException) -> int:
     frames = traceback.extract_tb(error.__traceback__)
     return next((f.lineno for f in reversed(frames) if f.filename == str(file) and f.lineno), 1)

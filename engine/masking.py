@@ -24,7 +24,7 @@ def make_redactor(settings: Settings, env: Mapping[str, str], home: Path) -> Red
             from interlock.services.mcp import TokenFile  # late: most runs have no such server
 
             secrets |= {f"{name}.client_secret": server.oauth.client_secret}
-            secrets |= TokenFile(home, name, address).secrets()
+            secrets |= TokenFile(home, name, address).token_secrets()
     return Redactor(secrets, enabled=settings.security.redact_secrets)
 
 

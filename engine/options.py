@@ -133,7 +133,7 @@ class Options:
 
     def trusts(self, folder: Path) -> bool:
         """Whether a folder's own settings, rules, hooks, commands and workflows count."""
-        return self.skip_trust or self.configuration(folder).trusted
+        return self.skip_trust or self.configuration(folder).is_workspace_trusted
 
     def configuration(self, folder: Path) -> "Configuration":
         """Return what configures runs of a folder, without the flags that aren't settings."""
@@ -222,6 +222,6 @@ class Outcome:
     """False: a renderer still blocks on its reader, and a normal exit of the process would wait for it."""
 
     @property
-    def shown(self) -> dict[str, Any]:
+    def display_output(self) -> dict[str, Any]:
         """The output for people, files and pipes."""
         return self.output if self.masked is None else self.masked

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from interlock.engine.driver.drive import pending_interrupts
 from interlock.engine.read import list_runs
 from interlock.engine.store import Store, explain_store_errors
-from interlock.engine.store.approvals import list_interrupts, set_interrupts
+from interlock.engine.store.approvals import list_interrupts, set_awaited_interrupts
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.runs import list_stored_statuses, set_run_status
 from interlock.engine.store.saver import Saver, awaited_subtask, compute_run_status
@@ -37,12 +37,14 @@ class CheckpointStatus(NamedTuple):
     """Key of each request the graph is interrupted for → LangGraph's id."""
 
 
-def rebuild_rows(home: Path, told: OnProgress = lambda _done, _total: None) -> list[str]:
+def rebuild_rows_from_checkpoints(
+    home: Path, on_progress: OnProgress = lambda _done, _total: None
+) -> list[str]:
     """Make the rows agree with the checkpoints; return one line per run whose rows didn't."""
-    return asyncio.run(_rebuild_all_rows(home, told))
+    return asyncio.run(_rebuild_all_rows(home, on_progress))
 
 
-async def _rebuild_all_rows(home: Path, told: OnProgress) -> list[str]:
+async def _rebuild_all_rows(home: Path, on_progress: OnProgress) -> list[str]:
     store = Store(home)
     with explain_store_errors(store.path), closing(store.connect("FULL")) as conn:
         driven = {row.run for row in list_runs(home, "running")}  # their drivers own those rows
@@ -55,7 +57,7 @@ async def _rebuild_all_rows(home: Path, told: OnProgress) -> list[str]:
 
         stored = list_stored_statuses(conn)
         for number, (run, workflow, *row) in enumerate(stored, 1):
-            told(number, len(stored))
+            on_progress(number, len(stored))
             known = is_pipeline(workflow) and run not in driven
             truth = (
                 await _read_checkpoint_status(saver, run, load_pipeline(workflow), compiled)
@@ -63,7 +65,7 @@ async def _rebuild_all_rows(home: Path, told: OnProgress) -> list[str]:
                 else None
             )
             if truth is not None and (row[0], truth.status) != ("cancelled", "open"):  # a person ended it
-                found += _describe_differences(conn, run, tuple(row), truth)
+                found += _describe_status_differences(conn, run, tuple(row), truth)
                 _write_status(conn, run, truth)
         return found
 
@@ -87,7 +89,7 @@ async def _read_checkpoint_status(
     return CheckpointStatus(status, outcome, newest.metadata.get("step", 0), waits)
 
 
-def _describe_differences(
+def _describe_status_differences(
     conn: Connection, run: str, row: tuple[Any, ...], truth: CheckpointStatus
 ) -> list[str]:
     found: list[str] = []
@@ -107,4 +109,4 @@ def _describe_differences(
 def _write_status(conn: Connection, run: str, truth: CheckpointStatus) -> None:
     with conn.transaction():
         set_run_status(conn, run, truth.status, truth.outcome, truth.step)
-        set_interrupts(conn, run, truth.waits)
+        set_awaited_interrupts(conn, run, truth.waits)

@@ -14,15 +14,15 @@ from pathlib import Path
 from typing import NamedTuple
 
 from interlock.engine.masking import load_folder_redactor
-from interlock.engine.optional_rooms import load_fleet_entry
+from interlock.engine.optional_rooms import load_fleet_entry_point
 from interlock.engine.read import RunRow, list_runs
 from interlock.engine.store import Store, open_reader
 from interlock.engine.store.blobs import open_repository_with_snapshots, store_snapshot
 from interlock.engine.store.runs import read_options, read_repository_option
-from interlock.engine.store.snapshots import Snapshot, list_planned_paths, read_unsaved_calls, snapshots
+from interlock.engine.store.snapshots import Snapshot, list_planned_paths, list_snapshots, read_unsaved_calls
 from interlock.engine.store.workspaces import note_changed_files
 from interlock.services.configuration import load_default_configuration
-from interlock.services.files.filesystem import read_text
+from interlock.services.files.filesystem import read_truncated_text
 from interlock.services.files.ignore import find_generated_paths
 from interlock.services.files.workspace import open_workspace
 from interlock.services.snapshots.restore import (
@@ -51,7 +51,7 @@ _NAMED = 5
 
 def find_commit_at_step(home: Path, run: str, step: int) -> tuple[str, str] | None:
     """Repository and commit of the files at a root step; None: the run has no snapshots."""
-    found = snapshots(home, run)
+    found = list_snapshots(home, run)
     done = [s for s in found if s.root_step + 1 <= step and s.after]
     if done:
         return done[-1].repository, done[-1].after
@@ -66,14 +66,14 @@ class RunFiles:
     run: RunRow
 
     @cached_property
-    def folder(self) -> Path:
+    def repository_folder(self) -> Path:
         return self.home / "snapshots" / repository_name(Path(self.run.workspace))
 
     @cached_property
-    def repository(self) -> ShadowRepository:
-        return ShadowRepository(self.folder)
+    def shadow_repository(self) -> ShadowRepository:
+        return ShadowRepository(self.repository_folder)
 
-    def now(self) -> str:
+    def snapshot_now(self) -> str:
         """Snapshot the current workspace, after finishing what an earlier command left half done."""
         root = Path(self.run.workspace)
         if not root.is_dir():
@@ -81,8 +81,8 @@ class RunFiles:
                 f"No directory {str(root)!r}, in which run {self.run.run!r} worked. If it was moved, say where it is: "
                 f"interlock resume {self.run.run} -C DIR"
             )
-        finish_pending_restore(self.folder)
-        return snapshot_folder(self.home, root, self.run.run)
+        finish_pending_restore(self.repository_folder)
+        return take_folder_snapshot(self.home, root, self.run.run)
 
     def check_not_driven(self) -> None:
         """Raises `UserError` while a run is working in the folder, as its files would change under it."""
@@ -95,44 +95,52 @@ class RunFiles:
     def plan_restore(self, step: int) -> tuple[RestorePlan, SnapshotContents]:
         """The work that restores the workspace to a root step, and its current contents."""
         found = find_commit_at_step(self.home, self.run.run, step)
-        now = self.repository.read_contents(self.now())
+        now = self.shadow_repository.read_contents(self.snapshot_now())
         if found is None:
-            return RestorePlan(self.run.workspace, str(self.folder)), now
+            return RestorePlan(self.run.workspace, str(self.repository_folder)), now
         name, commit = found
         folder = self.home / "snapshots" / name
         then = open_repository_with_snapshots(self.home, folder, [commit]).read_contents(commit)
         work = plan_restore(now, then, Path(self.run.workspace), folder)
         if inside := find_blocked_paths(work, now):
             raise UserError(
-                f"{_list_paths(inside)} would be overwritten, and isn't in any snapshot (ignored, too large or "
+                f"{_format_paths(inside)} would be overwritten, and isn't in any snapshot (ignored, too large or "
                 "private). Move it away, or fork into a new folder: interlock fork RUN --at STEP"
             )
         return work, now
 
-    def put(self, work: RestorePlan) -> None:
-        if work:
-            run_restore(work)
+    def run_restore_plan(self, plan: RestorePlan) -> None:
+        if plan:
+            run_restore(plan)
 
-    def touched_by_calls(self, chosen: Iterable[Snapshot]) -> "TouchedPaths":
+    def find_paths_touched_by_calls(self, call_snapshots: Iterable[Snapshot]) -> "TouchedPaths":
         """What these calls changed, path by path."""
         found = TouchedPaths()
-        for snapshot in chosen:
+        for snapshot in call_snapshots:
             if snapshot.before != snapshot.after:
-                found.add(*(self.contents(s or self.now()) for s in (snapshot.before, snapshot.after)))
+                found.add_changes(
+                    *(
+                        self.read_snapshot_contents(s or self.snapshot_now())
+                        for s in (snapshot.before, snapshot.after)
+                    )
+                )
         return found
 
-    def generated_by_calls(self, chosen: Iterable[Snapshot]) -> set[str]:
+    def find_paths_generated_by_calls(self, call_snapshots: Iterable[Snapshot]) -> set[str]:
         """Of the files that these calls changed, those that builds and caches made (`__pycache__`, build output)."""
-        found = [*chosen]
-        if not (changed := self.touched_by_calls(found).first.keys()):
+        found = [*call_snapshots]
+        if not (changed := self.find_paths_touched_by_calls(found).first.keys()):
             return set()
-        there = self.contents(found[-1].after or self.now()).files.keys() | changed
+        there = self.read_snapshot_contents(found[-1].after or self.snapshot_now()).files.keys() | changed
         return (
-            find_generated_paths(there, self.contents(found[0].before).files.keys(), self.written) & changed
+            find_generated_paths(
+                there, self.read_snapshot_contents(found[0].before).files.keys(), self.paths_written_by_tools
+            )
+            & changed
         )
 
     @cached_property
-    def written(self) -> set[str]:
+    def paths_written_by_tools(self) -> set[str]:
         """What file tools wrote."""
         root = Path(self.run.workspace)
         planned = list_planned_paths(self.home, self.run.run)
@@ -140,12 +148,12 @@ class RunFiles:
             str((root / path).relative_to(root)) for _, path in planned if (root / path).is_relative_to(root)
         }
 
-    def diff_each_call(self, chosen: Sequence[Snapshot]) -> Iterator[str]:
+    def diff_each_call(self, call_snapshots: Sequence[Snapshot]) -> Iterator[str]:
         """The diff of each of these calls, in their order, as git shows it; each has the state after it."""
-        ends = [commit for s in chosen for commit in (s.before, s.after)]
-        open_repository_with_snapshots(self.home, self.folder, dict.fromkeys(ends))
-        made = self.repository.diff_pairs([*pairwise(ends)])
-        names = {*self.contents(ends[0]).files} if ends else set[str]()
+        ends = [commit for s in call_snapshots for commit in (s.before, s.after)]
+        open_repository_with_snapshots(self.home, self.repository_folder, dict.fromkeys(ends))
+        made = self.shadow_repository.diff_snapshot_pairs([*pairwise(ends)])
+        names = {*self.read_snapshot_contents(ends[0]).files} if ends else set[str]()
         for number, pieces in enumerate(made):
             before = names
             gone = {piece.old for piece in pieces if piece.status in ("D", "R")}
@@ -156,43 +164,47 @@ class RunFiles:
             if number % 2:  # what others did between two calls
                 continue
             generated = set[str]()
-            if changed - self.written:
-                generated = find_generated_paths(names | changed, before, self.written) & changed
+            if changed - self.paths_written_by_tools:
+                generated = (
+                    find_generated_paths(names | changed, before, self.paths_written_by_tools) & changed
+                )
             own = (piece for piece in pieces if not {piece.old, piece.new} <= generated)
             yield "".join(line for piece in own for line in piece.lines) + _generated_files_line(generated)
 
-    def contents(self, commit: str) -> SnapshotContents:
+    def read_snapshot_contents(self, commit: str) -> SnapshotContents:
         if commit not in self._read:
             self._read[commit] = open_repository_with_snapshots(
-                self.home, self.folder, [commit]
+                self.home, self.repository_folder, [commit]
             ).read_contents(commit)
         return self._read[commit]
 
     _read: dict[str, SnapshotContents] = field(default_factory=dict[str, SnapshotContents])
 
-    def undo(self, chosen: list[Snapshot]) -> RestorePlan:
+    def plan_undo(self, call_snapshots: list[Snapshot]) -> RestorePlan:
         """The work that undoes these calls. Raises `UserError` naming paths changed since.
 
         Generated files that changed since stay as they are.
         """
-        done = self.touched_by_calls(chosen)
-        now = self.contents(self.now())
-        changed = {path for path in done.last if not done.can_go_back(path, now.files.get(path))}
-        for path in changed & self.generated_by_calls(chosen):
+        done = self.find_paths_touched_by_calls(call_snapshots)
+        now = self.read_snapshot_contents(self.snapshot_now())
+        changed = {path for path in done.last if not done.can_undo(path, now.files.get(path))}
+        for path in changed & self.find_paths_generated_by_calls(call_snapshots):
             del done.first[path], done.last[path]
             changed.remove(path)
         if changed:
             raise UserError(
-                f"{_list_paths(sorted(changed))} changed since, by somebody else or by a later call, so nothing was "
+                f"{_format_paths(sorted(changed))} changed since, by somebody else or by a later call, so nothing was "
                 f"undone. See what this run did: interlock diff {self.run.run} --files"
             )
         then = {path: kept for path, kept in {**now.files, **done.first}.items() if kept}
         folders = {path: mode for path, mode in now.folders.items() if path not in done.folders_made}
         folders = dict(sorted({**folders, **_parent_folders(then, now), **done.folders_gone}.items()))
-        work = plan_restore(now, SnapshotContents(then, folders), Path(self.run.workspace), self.folder)
+        work = plan_restore(
+            now, SnapshotContents(then, folders), Path(self.run.workspace), self.repository_folder
+        )
         if inside := find_blocked_paths(work, now):
             raise UserError(
-                f"{_list_paths(inside)} is there again, and no snapshot has it. Move it away first."
+                f"{_format_paths(inside)} is there again, and no snapshot has it. Move it away first."
             )
         return work
 
@@ -208,7 +220,7 @@ class TouchedPaths:
     folders_made: set[str] = field(default_factory=set[str])
     folders_gone: dict[str, int] = field(default_factory=dict[str, int])
 
-    def add(self, before: SnapshotContents, after: SnapshotContents) -> None:
+    def add_changes(self, before: SnapshotContents, after: SnapshotContents) -> None:
         for path in before.files.keys() | after.files.keys():
             was, now = before.files.get(path), after.files.get(path)
             if was == now:
@@ -220,7 +232,7 @@ class TouchedPaths:
         self.folders_made |= after.folders.keys() - before.folders.keys()
         self.folders_gone |= {p: m for p, m in before.folders.items() if p not in after.folders}
 
-    def can_go_back(self, path: str, now: SnapshotFile | None) -> bool:
+    def can_undo(self, path: str, now: SnapshotFile | None) -> bool:
         return now == self.first[path] or (now == self.last[path] and path not in self.mixed)
 
 
@@ -250,10 +262,10 @@ def read_workspace_text(home: Path, run: RunRow, path: str, limit: int) -> str:
     within = next((one for one in workspace.roots if real.is_relative_to(one)), None)
     if within is None:  # a long output or a plan: none is changed by a request
         raise PathRefused(f"{path!r} is outside the run's folder.")
-    return load_folder_redactor(root, home)(read_text(real, limit, within), lines=True)
+    return load_folder_redactor(root, home)(read_truncated_text(real, limit, within), lines=True)
 
 
-def snapshot_folder(home: Path, root: Path, run: str) -> str:
+def take_folder_snapshot(home: Path, root: Path, run: str) -> str:
     """Snapshot a folder's current contents."""
     settings = load_folder_settings(root)
     made = WorkspaceSnapshots(home, open_workspace(root, settings, home / "outputs"), settings.snapshots)
@@ -269,15 +281,15 @@ def snapshot_folder(home: Path, root: Path, run: str) -> str:
 
 def find_call_snapshots(home: Path, run: RunRow, call: str | None) -> list[Snapshot]:
     """The snapshots of a run's own calls, or of one of them. Raises `UserError` if there are none."""
-    found = [s for s in snapshots(home, run.run) if not s.inherited]
+    found = [s for s in list_snapshots(home, run.run) if not s.inherited]
     if call is not None:
         from interlock.engine.read.calls import find_call, list_calls
 
         key = find_call(list_calls(home, run.run), call, run.run).key
-        found = [s for s in found if s.key == key]
+        found = [s for s in found if s.call_key == key]
     if not found:
         what = f"Call {call!r} of run {run.run!r}" if call else f"Run {run.run!r}"
-        if line := _unsaved_line(home, run.run):
+        if line := _unsaved_calls_line(home, run.run):
             raise UserError(f"{what} can't be taken back. {line}")
         raise UserError(
             f"{what} has no snapshots: it changed nothing, or they were off (see: interlock doctor)."
@@ -287,29 +299,36 @@ def find_call_snapshots(home: Path, run: RunRow, call: str | None) -> list[Snaps
 
 def find_inherited_snapshots(home: Path, run: RunRow) -> list[Snapshot]:
     """All snapshots of a fork in its parent's folder, with those it inherited; empty for any other run."""
-    found = snapshots(home, run.run)
+    found = list_snapshots(home, run.run)
     here = repository_name(Path(run.workspace))
     return found if found and found[0].inherited and all(s.repository == here for s in found) else []
 
 
-def diff_calls(home: Path, run: RunRow, chosen: list[Snapshot]) -> str:
+def diff_calls(home: Path, run: RunRow, call_snapshots: list[Snapshot]) -> str:
     """What these calls changed, as a git diff from before the first to after the last."""
     files = RunFiles(home, run)
-    ends = [(s.before, s.after or files.now()) for s in chosen if s.before != s.after]
+    ends = [(s.before, s.after or files.snapshot_now()) for s in call_snapshots if s.before != s.after]
     open_repository_with_snapshots(
-        home, files.folder, dict.fromkeys(commit for pair in ends for commit in pair)
+        home, files.repository_folder, dict.fromkeys(commit for pair in ends for commit in pair)
     )
-    steps = files.repository.diff_pairs(ends)
+    steps = files.shadow_repository.diff_snapshot_pairs(ends)
     changed = {name for pieces in steps for piece in pieces for name in (piece.old, piece.new)}
     first, last = (
-        (files.contents(commit).files.keys() for commit in (chosen[0].before, ends[-1][1]))
+        (
+            files.read_snapshot_contents(commit).files.keys()
+            for commit in (call_snapshots[0].before, ends[-1][1])
+        )
         if ends
         else ((), ())
     )
-    generated = find_generated_paths({*last} | changed, first, files.written) & changed
+    generated = find_generated_paths({*last} | changed, first, files.paths_written_by_tools) & changed
     paths = sorted(changed - generated)
     shown = (
-        files.repository.diff_paths(chosen[0].before, chosen[-1].after or files.now(), paths) if paths else ""
+        files.shadow_repository.diff_paths(
+            call_snapshots[0].before, call_snapshots[-1].after or files.snapshot_now(), paths
+        )
+        if paths
+        else ""
     )
     return f"{shown}{_generated_files_line(generated)}"
 
@@ -321,12 +340,14 @@ def _generated_files_line(generated: set[str]) -> str:
     return f"{format_count(len(generated), 'generated file')} not shown: {join_up_to(sorted(generated), _NAMED)}\n"
 
 
-def unrestorable_line(home: Path, run: RunRow) -> str:
+def unrestorable_changes_line(home: Path, run: RunRow) -> str:
     """A line on what can't be taken back: calls without snapshots, and files of included directories; else empty."""
-    return " ".join(line for line in (_unsaved_line(home, run.run), _included_line(home, run)) if line)
+    return " ".join(
+        line for line in (_unsaved_calls_line(home, run.run), _included_directories_line(home, run)) if line
+    )
 
 
-def _unsaved_line(home: Path, run: str) -> str:
+def _unsaved_calls_line(home: Path, run: str) -> str:
     found = read_unsaved_calls(home, run)
     if found is None:
         return ""
@@ -342,7 +363,7 @@ def _unsaved_line(home: Path, run: str) -> str:
     )
 
 
-def _included_line(home: Path, run: RunRow) -> str:
+def _included_directories_line(home: Path, run: RunRow) -> str:
     """Names the run's included directories, whose files have no snapshots."""
     with open_reader(home) as conn:
         included: list[str] = (read_options(conn, run.run) if conn else {}).get("include_directories") or []
@@ -352,21 +373,22 @@ def _included_line(home: Path, run: RunRow) -> str:
         found := sorted({str((root / Path(name).expanduser()).resolve()) for name in (*included, *known)})
     ):
         return ""
-    return f"Of the files in included directories nothing is kept, so they are left as they are: {_list_paths(found)}."
+    kept = "Of the files in included directories nothing is kept, so they are left as they are"
+    return f"{kept}: {_format_paths(found)}."
 
 
-def check_restorable(home: Path, run: RunRow, chosen: Iterable[Snapshot]) -> None:
+def check_calls_restorable(home: Path, run: RunRow, call_snapshots: Iterable[Snapshot]) -> None:
     """Raises `UserError` if one of these calls wrote a file outside the workspace."""
-    keys, root = {s.key for s in chosen}, Path(run.workspace)
+    keys, root = {s.call_key for s in call_snapshots}, Path(run.workspace)
     paths = [str(root / path) for key, path in list_planned_paths(home, run.run) if key in keys]
     if outside := [path for path in paths if not Path(path).is_relative_to(root)]:
         raise UserError(
-            f"{_list_paths(outside)} lies in an included directory, of whose files nothing is kept, so nothing was "
+            f"{_format_paths(outside)} lies in an included directory, of whose files nothing is kept, so nothing was "
             f"taken back. Take back single calls: interlock undo {run.run} --call N"
         )
 
 
-def _list_paths(paths: list[str]) -> str:
+def _format_paths(paths: list[str]) -> str:
     return join_up_to([*map(repr, paths)], _NAMED)
 
 
@@ -378,40 +400,41 @@ class FileChange(NamedTuple):
     path: str
 
 
-def list_changes(work: RestorePlan, now: SnapshotContents) -> Iterator[FileChange]:
+def list_file_changes(plan: RestorePlan, now: SnapshotContents) -> Iterator[FileChange]:
     """Each change the work makes."""
-    yield from (FileChange("D", path) for path in work.gone)
-    yield from (FileChange("M" if path in now.files else "A", path) for path, _, _ in work.files)
+    yield from (FileChange("D", path) for path in plan.gone)
+    yield from (FileChange("M" if path in now.files else "A", path) for path, _, _ in plan.files)
 
 
-def run_repository(home: Path, run: str) -> dict[str, str]:
+def read_repository_of_run(home: Path, run: str) -> dict[str, str]:
     """What a run's options say of its repository; empty: it works in a folder."""
     with open_reader(home) as conn:
         return read_repository_option(conn, run) if conn else {}
 
 
-def is_on_other_host(home: Path, run: RunRow) -> bool:
+def is_run_on_other_host(home: Path, run: RunRow) -> bool:
     """Whether a run works in a clone that isn't on this host."""
-    repository = run_repository(home, run.run)
+    repository = read_repository_of_run(home, run.run)
     at_host = repository.get("at", "").startswith(f"{os.uname().nodename}:")
     return bool(repository) and not (at_host and Path(run.workspace).is_dir())
 
 
 @contextmanager
-def files_on_this_host(home: Path, run: RunRow, *, files: bool = True) -> Generator[RunRow]:
+def provide_local_files(home: Path, run: RunRow, *, needs_workspace: bool = True) -> Generator[RunRow]:
     """Yield the run with its files on this host: a clone for the block, where the run's own is on another host.
 
-    `files`: false if its snapshots will do. Raises `RunError` if the repository can't be cloned.
+    `needs_workspace`: false if its snapshots will do. Raises `RunError` if the repository can't be cloned.
     """
     known = (
-        not files and ShadowRepository(home / "snapshots" / repository_name(Path(run.workspace))).is_borrowing
+        not needs_workspace
+        and ShadowRepository(home / "snapshots" / repository_name(Path(run.workspace))).is_borrowing_objects
     )
-    if known or not is_on_other_host(home, run):
+    if known or not is_run_on_other_host(home, run):
         yield run
         return
-    made = load_fleet_entry("interlock.repositories", "git", "Files of a run on another host need").check_out(
-        home, run.run, home / "clones"
-    )
+    made = load_fleet_entry_point(
+        "interlock.repositories", "git", "Files of a run on another host need"
+    ).check_out(home, run.run, home / "clones")
     try:
         yield run._replace(workspace=str(made.folder))
     finally:
@@ -420,18 +443,18 @@ def files_on_this_host(home: Path, run: RunRow, *, files: bool = True) -> Genera
 
 def check_not_delivered(home: Path, run: RunRow) -> None:
     """Raises `UserError` for a run on a repository whose changes have left its clone."""
-    if run.status == "done" and run_repository(home, run.run):
+    if run.status == "done" and read_repository_of_run(home, run.run):
         raise UserError(
             f"Run {run.run!r} is done, and what it changed was delivered: it can't be undone here. Go on from one of "
             f"its steps: interlock fork {run.run} --at STEP"
         )
 
 
-def record_changed_files(home: Path, run: RunRow, here: RunRow) -> None:
+def store_files_changed_by_person(home: Path, run: RunRow, local_run: RunRow) -> None:
     """After a person changed a run's files: whoever drives a run on a repository next has them, too."""
-    if not run_repository(home, run.run):
+    if not read_repository_of_run(home, run.run):
         return
-    commit = snapshot_folder(home, Path(here.workspace), run.run)
-    with Store(home).writing() as conn:
-        store_snapshot(conn, RunFiles(home, here).repository, commit)
-        note_changed_files(conn, run.run, commit, elsewhere=here != run)
+    commit = take_folder_snapshot(home, Path(local_run.workspace), run.run)
+    with Store(home).write_transaction() as conn:
+        store_snapshot(conn, RunFiles(home, local_run).shadow_repository, commit)
+        note_changed_files(conn, run.run, commit, elsewhere=local_run != run)

@@ -30,10 +30,10 @@ from interlock.engine.driver.run_definition import options_to_store, restore_opt
 from interlock.engine.driver.stop import Stop
 from interlock.engine.options import Options
 from interlock.engine.read import RunRow, find_exact_run
-from interlock.engine.store import Store, state_home
+from interlock.engine.store import Store, resolve_state_directory
 from interlock.engine.store.approvals import record_decision
 from interlock.engine.store.runs import NewRun, insert_run, read_run_options
-from interlock.engine.workflows import Source
+from interlock.engine.workflows import WorkflowSource
 from interlock.graphs import PIPELINES, load_pipeline
 from interlock.graphs.graph import Compiled
 from interlock.graphs.pipeline import Pipeline
@@ -64,8 +64,8 @@ class StudioGraph(CompiledStateGraph[Any, Deps, Any, Any]):
                 )
             if isinstance(input, Mapping):
                 own = self.workflow.validate_input(cast(Mapping[str, Any], input))
-                input = drive.first_state(own)
-            kwargs["context"] = _with_emit(drive.services.deps)
+                input = drive.build_first_state(own)
+            kwargs["context"] = _emit_to_server_stream(drive.services.deps)
             stream = cast(Any, super()).astream
             async for part in stream(input, config, **kwargs):
                 yield part
@@ -81,7 +81,7 @@ class StudioGraph(CompiledStateGraph[Any, Deps, Any, Any]):
 def graph(workflow: str | Path | Pipeline) -> Compiled:
     """Return a workflow, by name, file or object, as a graph for `langgraph.json`."""
     if isinstance(workflow, Path):
-        workflow = Source(workflow.stem.replace("_", "-"), workflow).load()
+        workflow = WorkflowSource(workflow.stem.replace("_", "-"), workflow).load()
     found = load_pipeline(workflow) if isinstance(workflow, str) else workflow
     compiled = found.compile()
     compiled.__class__ = type(f"{found.name} graph", (StudioGraph,), {"workflow": found})
@@ -91,7 +91,9 @@ def graph(workflow: str | Path | Pipeline) -> Compiled:
 @asynccontextmanager
 async def _open_drive(workflow: Pipeline, run: str, input: Any) -> AsyncGenerator[Drive]:
     """Open a run's connections. The run is the server's thread; `input` starts it unless it exists."""
-    store = Store(Path(os.environ.get("INTERLOCK_STUDIO_HOME") or state_home() / "studio")).open()
+    store = Store(
+        Path(os.environ.get("INTERLOCK_STUDIO_HOME") or resolve_state_directory() / "studio")
+    ).create_or_migrate()
     lease = await acquire_lease(store, run)
     try:
         begun = find_exact_run(store.home, run)
@@ -103,7 +105,7 @@ async def _open_drive(workflow: Pipeline, run: str, input: Any) -> AsyncGenerato
                 insert_run(drive.conn, NewRun(run, workflow.name, str(prepared.workspace.root), "", kept, {}))
             yield drive
         finally:
-            drive.conn.flush(last=True)
+            drive.conn.flush(drop_on_failure=True)
             await drive.close()
     finally:
         lease.release()
@@ -117,7 +119,7 @@ def _run_options(store: Store, begun: RunRow | None, workflow: Pipeline, input: 
     return restore_options(options, read_run_options(store.home, begun.run), begun.workspace)
 
 
-def _with_emit(deps: Deps) -> Deps:
+def _emit_to_server_stream(deps: Deps) -> Deps:
     """Deps whose events go to the server's stream."""
 
     def emit(event: Event) -> None:

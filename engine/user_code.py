@@ -14,7 +14,7 @@ class CodeForbiddenError(UserError):
     kind = "code"
 
 
-def check_user_code(what: str) -> None:
-    """Raise `CodeForbiddenError` if code of users may not run here. `what`: where the code is, for a person."""
+def check_user_code_allowed(place: str) -> None:
+    """Raise `CodeForbiddenError` if code of users may not run here. `place`: where the code is, for a person."""
     if why := FORBIDDEN.get():
-        raise CodeForbiddenError(f"This would run the code of {what} as it is now. {why}")
+        raise CodeForbiddenError(f"This would run the code of {place} as it is now. {why}")

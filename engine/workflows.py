@@ -17,13 +17,18 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from interlock.engine.graph_files import GraphFile, parse_graph_path, read_listing, recorded_graph
+from interlock.engine.graph_files import (
+    GraphFile,
+    graph_file_from_record,
+    parse_graph_path,
+    read_langgraph_json,
+)
 from interlock.engine.options import LISTING, WORKFLOWS_FOLDER, WORKFLOWS_GROUP, Options
-from interlock.engine.user_code import FORBIDDEN, check_user_code
-from interlock.engine.working_folder import working_in
-from interlock.graphs import PIPELINES, load_pipeline, offer_workflows
+from interlock.engine.user_code import FORBIDDEN, check_user_code_allowed
+from interlock.engine.working_folder import use_working_folder
+from interlock.graphs import PIPELINES, load_pipeline, replace_loadable_workflows
 from interlock.graphs.foreign import from_langgraph, is_graph_factory
-from interlock.graphs.langgraph_internals import is_graph
+from interlock.graphs.langgraph_internals import is_langgraph_graph
 from interlock.graphs.pipeline import Pipeline
 from interlock.services.config.settings import project_settings_paths
 from interlock.services.process.stdout import redirect_prints_to_stderr
@@ -42,7 +47,7 @@ _EXPECTED = "expected `WORKFLOW = Workflow({name!r}, build, Input, Output)` (int
 
 
 @dataclass(frozen=True)
-class Source:
+class WorkflowSource:
     """Where a workflow comes from."""
 
     name: str
@@ -51,7 +56,7 @@ class Source:
     graph: GraphFile | None = None
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         if self.graph is not None:
             return str(self.graph.listing or self.graph.file)
         if self.file is not None:
@@ -60,26 +65,26 @@ class Source:
         return f"entry point {self.entry_point.value}"
 
     @property
-    def kept(self) -> dict[str, str]:
+    def source_record(self) -> dict[str, str]:
         """What a run records of its source, JSON-like."""
         if self.graph is not None:
-            return self.graph.kept
+            return self.graph.source_record
         if self.file is not None:
             return {"file": str(self.file), "sha256": hashlib.sha256(_read_code(self.file)).hexdigest()}
         return {"entry_point": self.name}
 
     def load(self) -> Pipeline:
         """Import and check it. Raises `ConfigError`: one line with file, line and what was expected."""
-        check_user_code(self.place)
+        check_user_code_allowed(self.location)
         if self.graph is not None:
             if self.name in PIPELINES:
                 where = f"{self.graph.file}:{self.graph.attribute}"
                 raise ConfigError(
-                    f"{self.place}: {self.name!r} is one of Interlock's own workflows; run this graph as {where}"
+                    f"{self.location}: {self.name!r} is one of Interlock's own workflows; run this graph as {where}"
                 )
             return self.graph.load(self.name)
         if self.file is not None:
-            return _load_file(self.file, self.name, _read_code(self.file))
+            return _load_workflow_file(self.file, self.name, _read_code(self.file))
         return _load_entry_point(self)
 
 
@@ -99,16 +104,17 @@ def workspace_path(options: Options) -> Path:
     return Path(os.path.realpath(options.workspace or Path.cwd()))
 
 
-def find_sources(root: Path, home: Path, trusted: bool) -> dict[str, Source]:
+def find_workflow_sources(root: Path, home: Path, trusted: bool) -> dict[str, WorkflowSource]:
     """Name → where it is declared; the project's win over the user's, the user's over installed ones."""
     found = {
-        point.name: Source(point.name, entry_point=point) for point in find_entry_points(WORKFLOWS_GROUP)
+        point.name: WorkflowSource(point.name, entry_point=point)
+        for point in find_entry_points(WORKFLOWS_GROUP)
     }
-    folders = [home / WORKFLOWS_FOLDER, *(_project_folders(root, home) if trusted else ())]
-    for name, graph in (read_listing(root) if trusted else {}).items():
-        found[name] = Source(name, graph=graph)
+    folders = [home / WORKFLOWS_FOLDER, *(_project_workflow_folders(root, home) if trusted else ())]
+    for name, graph in (read_langgraph_json(root) if trusted else {}).items():
+        found[name] = WorkflowSource(name, graph=graph)
     for file in (file for folder in folders for file in _workflow_files(folder)):
-        found[_workflow_name(file)] = Source(_workflow_name(file), file)
+        found[_workflow_name(file)] = WorkflowSource(_workflow_name(file), file)
     return found
 
 
@@ -120,26 +126,26 @@ def list_user_workflows(options: Options) -> list[ListedWorkflow]:
     found: list[ListedWorkflow] = []
     for source in _register_sources(options).values():
         if FORBIDDEN.get():
-            found.append(ListedWorkflow(source.name, "", source.place))
+            found.append(ListedWorkflow(source.name, "", source.location))
             continue
         try:
-            found.append(ListedWorkflow(source.name, source.load().summary, source.place))
+            found.append(ListedWorkflow(source.name, source.load().summary, source.location))
         except ConfigError as error:
-            found.append(ListedWorkflow(source.name, "", source.place, str(error)))
+            found.append(ListedWorkflow(source.name, "", source.location, str(error)))
     return found
 
 
-def ignored_workflows(options: Options) -> list[str]:
+def ignored_workflows_warning(options: Options) -> list[str]:
     """One line naming an untrusted folder's ignored files."""
     root = workspace_path(options)
     if options.trusts(root):
         return []
     files = [
         ProjectFile(f)
-        for folder in _project_folders(root, options.user_home)
+        for folder in _project_workflow_folders(root, options.user_home)
         for f in _workflow_files(folder)
     ]
-    files += [ProjectFile(root / LISTING)] if read_listing(root) else []
+    files += [ProjectFile(root / LISTING)] if read_langgraph_json(root) else []
     return ignored_files_warning(files, root)
 
 
@@ -152,21 +158,23 @@ def find_workflow(name: str, options: Options) -> tuple[Pipeline, dict[str, str]
     if name in PIPELINES:
         return load_pipeline(name), None
     graph, root = parse_graph_path(name), workspace_path(options)  # a path counts from where it was typed
-    with working_in(root):
+    with use_working_folder(root):
         if graph:
-            return graph.load(name), graph.kept
+            return graph.load(name), graph.source_record
         found = _register_sources(options)
         if name in found:
-            return load_pipeline(name), found[name].kept
-    for file in (f for folder in _project_folders(root, options.user_home) for f in _workflow_files(folder)):
+            return load_pipeline(name), found[name].source_record
+    for file in (
+        f for folder in _project_workflow_folders(root, options.user_home) for f in _workflow_files(folder)
+    ):
         if _workflow_name(file) == name:
             raise _untrusted_error(name, file, root)
-    if not options.trusts(root) and name in read_listing(root):
+    if not options.trusts(root) and name in read_langgraph_json(root):
         raise _untrusted_error(name, root / LISTING, root)
     return load_pipeline(name), None
 
 
-def find_only_graph(options: Options) -> str:
+def require_only_graph(options: Options) -> str:
     """The graph that the folder's `langgraph.json` names, if there is one. Raises `UserError`."""
     names = [name for name, source in _register_sources(options).items() if source.graph]
     if len(names) != 1:
@@ -183,7 +191,7 @@ def load_recorded_workflow(run: str, workflow: str, options: Options) -> tuple[P
     """
     if workflow in PIPELINES:
         return load_pipeline(workflow), []
-    with working_in(workspace_path(options)):
+    with use_working_folder(workspace_path(options)):
         return _load_in_run_folder(run, workflow, options)
 
 
@@ -191,11 +199,11 @@ def _load_in_run_folder(run: str, workflow: str, options: Options) -> tuple[Pipe
     _register_sources(options)
     if not options.source or "file" not in options.source:
         return load_pipeline(workflow), []
-    if graph := recorded_graph(options.source):
+    if graph := graph_file_from_record(options.source):
         if graph.listing and not options.trusts(graph.listing.parent):
             raise _untrusted_error(workflow, graph.listing, graph.listing.parent)
         loaded, shown = graph.load(workflow), display_path(graph.file, workspace_path(options))
-        same = graph.kept == options.source
+        same = graph.source_record == options.source
         return loaded, [] if same else [_CHANGED.format(what="file", shown=shown)]
     file, root = Path(options.source["file"]), workspace_path(options)
     if not file.is_file():
@@ -206,9 +214,9 @@ def _load_in_run_folder(run: str, workflow: str, options: Options) -> tuple[Pipe
     folder = file.parent.parent.parent
     if folder != options.user_home and not options.trusts(folder):
         raise _untrusted_error(workflow, file, folder)
-    source = Source(workflow, file)
+    source = WorkflowSource(workflow, file)
     chosen = source.load()
-    if source.kept == options.source:
+    if source.source_record == options.source:
         return chosen, []
     shown = display_path(file, root)
     return chosen, [_CHANGED.format(what="workflow file", shown=shown)]
@@ -219,12 +227,12 @@ _CHANGED = (
 )
 
 
-def _register_sources(options: Options) -> dict[str, Source]:
+def _register_sources(options: Options) -> dict[str, WorkflowSource]:
     """Register what is available here for lookup by name."""
     root = workspace_path(options)
-    found = find_sources(root, options.user_home, options.trusts(root))
+    found = find_workflow_sources(root, options.user_home, options.trusts(root))
     own = {name: source for name, source in found.items() if name not in PIPELINES}
-    offer_workflows({name: source.load for name, source in own.items()})
+    replace_loadable_workflows({name: source.load for name, source in own.items()})
     return found
 
 
@@ -235,7 +243,7 @@ def _untrusted_error(name: str, file: Path, root: Path) -> UntrustedError:
     )
 
 
-def _project_folders(root: Path, home: Path) -> list[Path]:
+def _project_workflow_folders(root: Path, home: Path) -> list[Path]:
     settings, name = WORKFLOWS_FOLDER.parts
     return [path for path in project_settings_paths(root, home, name) if path.parent.name == settings]
 
@@ -259,7 +267,7 @@ def _read_code(file: Path) -> bytes:
 
 
 @cache
-def _load_file(file: Path, name: str, code: bytes) -> Pipeline:
+def _load_workflow_file(file: Path, name: str, code: bytes) -> Pipeline:
     """Cached by content: the bytes checked and hashed are the bytes run."""
     if name in PIPELINES:
         raise ConfigError(
@@ -268,14 +276,14 @@ def _load_file(file: Path, name: str, code: bytes) -> Pipeline:
     try:
         made = execute_file(file, code)
         with redirect_prints_to_stderr():
-            return _check_workflow(made.__dict__.get("WORKFLOW"), name, str(made.__doc__ or ""))
+            return _to_checked_workflow(made.__dict__.get("WORKFLOW"), name, str(made.__doc__ or ""))
     except THEIR_ERRORS as error:
         raise ConfigError(_load_error_message(file, name, code, error)) from error
 
 
 def execute_file(file: Path, code: bytes) -> ModuleType:
     """Execute the file as its own module, its output redirected to stderr. Raises whatever the file raises."""
-    check_user_code(str(file))
+    check_user_code_allowed(str(file))
     made = ModuleType(f"interlock_file_{hashlib.sha256(code).hexdigest()[:16]}", f"File {file}.")
     made.__file__ = str(file)
     sys.modules[made.__name__] = made  # annotations are resolved through it
@@ -289,7 +297,7 @@ def execute_file(file: Path, code: bytes) -> ModuleType:
 
 
 @cache
-def _load_entry_point(source: Source) -> Pipeline:
+def _load_entry_point(source: WorkflowSource) -> Pipeline:
     point = source.entry_point
     assert point is not None
     try:
@@ -298,7 +306,7 @@ def _load_entry_point(source: Source) -> Pipeline:
         with redirect_prints_to_stderr():
             found = point.load()
             module = sys.modules.get(getattr(found, "__module__", ""), None)
-            return _check_workflow(found, source.name, str(getattr(module, "__doc__", "") or ""))
+            return _to_checked_workflow(found, source.name, str(getattr(module, "__doc__", "") or ""))
     except THEIR_ERRORS as error:
         file = Path(getattr(sys.modules.get(point.module), "__file__", None) or point.value)
         raise ConfigError(_load_error_message(file, source.name, b"", error)) from error
@@ -308,8 +316,8 @@ class MisdeclaredError(Exception):
     """The value of WORKFLOW or PROCESSORS can't be used."""
 
 
-def _check_workflow(found: Any, name: str, doc: str) -> Pipeline:
-    if is_graph(found) or is_graph_factory(found):
+def _to_checked_workflow(found: Any, name: str, doc: str) -> Pipeline:
+    if is_langgraph_graph(found) or is_graph_factory(found):
         found = from_langgraph(found, name)
     if not isinstance(found, Pipeline):
         raise MisdeclaredError(f"WORKFLOW is {found!r}" if found is not None else "there is no WORKFLOW")
@@ -334,7 +342,7 @@ def set_summary_from_docstring(found: Pipeline, doc: str) -> Pipeline:
 
 def _load_error_message(file: Path, name: str, code: bytes, error: BaseException) -> str:
     """`FILE:LINE: what, expected …`."""
-    line, what = error_line(file, code, error), " ".join(str(error).split()).rstrip(".")
+    line, what = error_line_number(file, code, error), " ".join(str(error).split()).rstrip(".")
     if isinstance(error, SyntaxError):
         version = ".".join(map(str, sys.version_info[:2]))
         return f"{file}:{error.lineno or 1}: {error.msg}; expected what Python {version} can read."
@@ -347,7 +355,7 @@ def _load_error_message(file: Path, name: str, code: bytes, error: BaseException
     return f"{file}:{line}: {kind}: {what}; expected a file that declares a workflow."
 
 
-def error_line(file: Path, code: bytes, error: BaseException, variable: str = "WORKFLOW") -> int:
+def error_line_number(file: Path, code: bytes, error: BaseException, variable: str = "WORKFLOW") -> int:
     """The line in the file where the error occurred; else of the statement that assigns `variable`."""
     frames = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == str(file)]
     if frames and frames[-1]:

@@ -25,7 +25,7 @@ _entered, _lock = _EnteredFolder(), threading.Lock()
 
 
 @contextmanager
-def working_in(folder: Path) -> Generator[bool]:
+def use_working_folder(folder: Path) -> Generator[bool]:
     """Make `folder` the process's working directory inside the block, whoever started it from where.
 
     Yields False, and changes nothing, if the folder can't be entered, or if the process is inside another folder for

@@ -16,11 +16,11 @@ from interlock.engine.store.connection import Connection
 from interlock.engine.store.runs import check_run_id, read_repository_option
 from interlock.engine.store.workspaces import (
     NOWHERE,
-    Place,
-    append_left_place,
+    RunLocation,
+    extend_moved_from,
     find_newest_snapshot,
-    move,
-    read_place,
+    move_rows_to_folder,
+    read_run_location,
 )
 from interlock.fleet.commits import Commits, restore_commits
 from interlock.fleet.mirrors import Mirror, require_repository
@@ -42,7 +42,7 @@ from interlock.state.settings import FleetSettings
 __all__ = [
     "UNKEPT",
     "Checkout",
-    "check_out_run_files",
+    "check_out",
     "configured_clone_folder",
     "load_worker_fleet_settings",
     "read_stored_commits",
@@ -68,19 +68,19 @@ class Checkout:
     options: Mapping[str, str]
     """`Options.repository`."""
     mirror: Mirror
-    before: Place
+    previous_place: RunLocation
     snapshot: str
     """The snapshot that the files are as; empty: they are as the run left them, or as the repository has them."""
 
-    def record_place(self, run: str, conn: Connection) -> None:
+    def record_run_location(self, run: str, conn: Connection) -> None:
         """Inside a transaction of the run's driver: the files are here. Raises `BusyError` if they changed since."""
-        now = read_place(conn, run)
-        if now == Place(str(self.folder), self.options["at"]):
+        now = read_run_location(conn, run)
+        if now == RunLocation(str(self.folder), self.options["at"]):
             return
-        if now != self.before or (self.snapshot and find_newest_snapshot(conn, run) != self.snapshot):
+        if now != self.previous_place or (self.snapshot and find_newest_snapshot(conn, run) != self.snapshot):
             raise BusyError(f"Run {run!r} went on elsewhere meanwhile.")
         note = _MOVED.format(new=str(self.folder), old=now.folder) if now.at else ""
-        move(conn, run, now, str(self.folder), self.options, note)
+        move_rows_to_folder(conn, run, now, str(self.folder), self.options, note)
 
 
 def load_worker_fleet_settings(env: Mapping[str, str]) -> FleetSettings:
@@ -91,7 +91,7 @@ def load_worker_fleet_settings(env: Mapping[str, str]) -> FleetSettings:
     ).loaded_settings.settings.fleet
 
 
-def check_out_run_files(home: Path, run: str, workspaces: Path | None) -> Checkout | None:
+def check_out(home: Path, run: str, workspaces: Path | None) -> Checkout | None:
     """Bring a run's files to this host, in a folder of their own; None: they aren't of a repository.
 
     Raises `RunError` if that fails.
@@ -101,7 +101,7 @@ def check_out_run_files(home: Path, run: str, workspaces: Path | None) -> Checko
         options = read_repository_option(conn, run)
         if not options:
             return None
-        before, snapshot = read_place(conn, run), find_newest_snapshot(conn, run)
+        before, snapshot = read_run_location(conn, run), find_newest_snapshot(conn, run)
     if workspaces is None:
         raise RunError(
             "This worker has no folder for clones. Start it with: interlock worker --workspaces DIR"
@@ -114,7 +114,12 @@ def check_out_run_files(home: Path, run: str, workspaces: Path | None) -> Checko
 
 
 def _prepare_checkout(
-    home: Path, run: str, options: dict[str, str], before: Place, snapshot: str, workspaces: Path
+    home: Path,
+    run: str,
+    options: dict[str, str],
+    previous_place: RunLocation,
+    snapshot: str,
+    workspaces: Path,
 ) -> Checkout:
     make_private_directory(workspaces)
     workspaces = workspaces.resolve()
@@ -124,16 +129,23 @@ def _prepare_checkout(
     at = f"{os.uname().nodename}:{workspaces}"
     # Whoever submits runs may write any folder of this host into the row. A run that pushes is in the other's clone.
     own = (folder, workspaces / check_run_id(options.get("pushes", run)))
-    if before.at == at and Path(before.folder) in own and Path(before.folder).is_dir():
-        folder, commit, snapshot = Path(before.folder), options["commit"], ""
+    if (
+        previous_place.at == at
+        and Path(previous_place.folder) in own
+        and Path(previous_place.folder).is_dir()
+    ):
+        folder, commit, snapshot = Path(previous_place.folder), options["commit"], ""
     else:
         commit = mirror.fetch_commit(options.get("commit", ""))
-        _make_clone_folder(home, mirror, commit, folder, snapshot)
+        _recreate_clone(home, mirror, commit, folder, snapshot)
     now = {**options, "commit": commit, "at": at}
-    if before.at not in ("", at, NOWHERE):
-        now["moved_from"] = append_left_place(options, before.at)
-    trusted, isolated = settings.trusts(repository.url), settings.isolates(repository.url)
-    return Checkout(folder, trusted, isolated, now, mirror, before, snapshot)
+    if previous_place.at not in ("", at, NOWHERE):
+        now["moved_from"] = extend_moved_from(options, previous_place.at)
+    trusted, isolated = (
+        settings.is_trusted_repository(repository.url),
+        settings.should_isolate_repository(repository.url),
+    )
+    return Checkout(folder, trusted, isolated, now, mirror, previous_place, snapshot)
 
 
 def _parse_repository(options: Mapping[str, str]) -> Repository:
@@ -147,7 +159,7 @@ def _parse_repository(options: Mapping[str, str]) -> Repository:
     return found
 
 
-def _make_clone_folder(home: Path, mirror: Mirror, commit: str, folder: Path, snapshot: str) -> None:
+def _recreate_clone(home: Path, mirror: Mirror, commit: str, folder: Path, snapshot: str) -> None:
     """Make the folder anew: a kill on the way leaves none with this name."""
     made = folder.with_name(f".{folder.name}@{os.uname().nodename}.{os.getpid()}")
     for old in (folder, made):
@@ -157,7 +169,7 @@ def _make_clone_folder(home: Path, mirror: Mirror, commit: str, folder: Path, sn
         mirror.clone_commit_into(commit, made)
         kept = home / "snapshots" / repository_name(folder)
         shutil.rmtree(kept, ignore_errors=True)
-        ShadowRepository(kept).borrow_objects(mirror.objects, mirror.tree_of_commit(commit))
+        ShadowRepository(kept).borrow_objects(mirror.objects_folder, mirror.find_tree_id(commit))
         if commits := read_stored_commits(home, folder.name):
             restore_commits(commits, made)
         if snapshot:

@@ -19,7 +19,7 @@ from interlock.cli.render.output import (
     remark_paint,
     result_paint,
 )
-from interlock.engine.client import state_home
+from interlock.engine.client import resolve_state_directory
 from interlock.engine.client.fleet import STALLED_S, Fleet
 from interlock.engine.store.jobs import Job
 from interlock.fleet import setup
@@ -37,11 +37,11 @@ _ROWS = 50
     flag_argument("--concurrency N", "runs at a time (default: 2)", type=number_parser(int, 1), default=2),
 )
 def worker(args: Args) -> None:
-    fleet = Fleet(state_home())
+    fleet = Fleet(resolve_state_directory())
     queues = [fleet.host_queue(), *args.queue]
     if args.workspaces:
         queues.append(GIT_QUEUE)
-        os.environ["INTERLOCK_WORKSPACES"] = str(_make_or_resolve_folder(args.workspaces))
+        os.environ["INTERLOCK_WORKSPACES"] = str(_ensure_folder(args.workspaces))
     isolated = setup.describe_isolation(
         os.environ, sandbox_all=args.sandbox, takes_clones=bool(args.workspaces)
     )
@@ -52,7 +52,7 @@ def worker(args: Args) -> None:
     setup.run_worker(fleet.home, queues, args.concurrency, remark_paint().print_line)
 
 
-def _make_or_resolve_folder(path: Path) -> Path:
+def _ensure_folder(path: Path) -> Path:
     """Return the folder, whether or not it was there. Raises `UserError` if it can't be made."""
     folder = path.expanduser().resolve()
     try:
@@ -72,16 +72,16 @@ def fleet(args: Args) -> None:
         raise UserError("--print belongs to: interlock fleet init --print")
     if args.print:
         return result_paint().print_lines(setup.setup_sql().splitlines())
-    fleet = Fleet(state_home())
+    fleet = Fleet(resolve_state_directory())
     if args.action:
         setup.create_store_and_queue(fleet.home)
         return remark_paint().print_line(
             "The store and its queue are set up. Start a worker with: interlock worker"
         )
-    workers, jobs, requests = fleet.standing()
+    workers, jobs, requests = fleet.read_workers_and_jobs()
     queued = [job.age_s for job in jobs if not job.doing]
     alive = sum(age < STALLED_S for age in workers.values())
-    open_now, most = fleet.connections()
+    open_now, most = fleet.count_connections()
     if args.json:
         facts = {"workers": alive, "queued": len(queued), "oldest_s": round(max(queued, default=0.0), 1)}
         house = {"connections": open_now, "max_connections": most, "open_requests": requests}

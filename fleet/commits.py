@@ -85,15 +85,15 @@ class CloneCommits:
         git_folder = self.folder / ".git"
         try:
             head, refs = _read_head_and_refs(git_folder)
-            index = _read_regular_file(git_folder / "index", _MOST_BYTES)
+            index = _read_regular_file_or_empty(git_folder / "index", _MOST_BYTES)
         except (OSError, ValueError) as error:
             raise RunError(f"The clone's own git repository can't be read: {error}") from error
         if (now := (head, refs, index)) == self._seen:
             return None
         self._seen = now
-        with self._open_copied_objects(git_folder) as ours:
+        with self._copy_objects_to_bare_repository(git_folder) as ours:
             try:
-                if not self._is_kept and self._is_untouched(ours, head, refs, index):
+                if not self._is_kept and self._is_unchanged_since_clone(ours, head, refs, index):
                     return None
                 found = Commits(head, refs, index, self._pack_objects(ours, head, refs, index))
             except RunError as error:
@@ -102,16 +102,18 @@ class CloneCommits:
         return found.to_bytes()
 
     @contextmanager
-    def _open_copied_objects(self, git_folder: Path) -> Generator[Path]:
+    def _copy_objects_to_bare_repository(self, git_folder: Path) -> Generator[Path]:
         """Yield a bare repository of ours with the clone's objects."""
         with _temporary_bare_repository(self.mirror) as ours:
             try:
-                _copy_missing_objects(git_folder / "objects", ours / "objects", self.mirror.objects)
+                _copy_unmirrored_objects(git_folder / "objects", ours / "objects", self.mirror.objects_folder)
             except OSError as error:
                 raise RunError(f"The clone's own git repository can't be read: {error}") from error
             yield ours
 
-    def _is_untouched(self, repository: Path, head: str, refs: Mapping[str, str], index: bytes) -> bool:
+    def _is_unchanged_since_clone(
+        self, repository: Path, head: str, refs: Mapping[str, str], index: bytes
+    ) -> bool:
         at = Commits(head, refs, b"", b"").head_commit
         if at != self.commit or any(name != self.commit for name in refs.values()):
             return False
@@ -131,7 +133,7 @@ class CloneCommits:
 
 def restore_commits(commits: Commits, clone: Path) -> None:
     """Give a fresh clone, in which nothing of the run has worked yet, what is kept. Raises `RunError`."""
-    _unpack_into(clone / ".git/objects", commits.pack, clone)
+    _unpack_objects(clone / ".git/objects", commits.pack, clone)
     for name, commit in commits.refs.items():
         run_git("update-ref", "--no-deref", name, commit, folder=clone)
     if commits.head.startswith("ref: "):
@@ -146,10 +148,10 @@ def restore_commits(commits: Commits, clone: Path) -> None:
 
 
 @contextmanager
-def open_stored_objects(commits: Commits, mirror: Mirror) -> Generator[Path]:
+def unpack_objects_temporarily(commits: Commits, mirror: Mirror) -> Generator[Path]:
     """Yield a folder of objects with those that are kept."""
     with _temporary_bare_repository(mirror) as ours:
-        _unpack_into(ours / "objects", commits.pack, ours)
+        _unpack_objects(ours / "objects", commits.pack, ours)
         yield ours / "objects"
 
 
@@ -160,20 +162,20 @@ def _temporary_bare_repository(mirror: Mirror) -> Generator[Path]:
         ours = Path(scratch)
         run_git("init", "--quiet", "--bare", "--template=", ".", folder=ours)
         (ours / "objects/info").mkdir(exist_ok=True)
-        (ours / "objects/info/alternates").write_text(f"{mirror.objects}\n")
+        (ours / "objects/info/alternates").write_text(f"{mirror.objects_folder}\n")
         yield ours
 
 
-def _unpack_into(objects: Path, pack: bytes, repository: Path) -> None:
+def _unpack_objects(objects_folder: Path, pack: bytes, repository: Path) -> None:
     if not pack:
         return
-    with tempfile.NamedTemporaryFile(dir=objects, prefix="kept-", suffix=".pack") as file:
+    with tempfile.NamedTemporaryFile(dir=objects_folder, prefix="kept-", suffix=".pack") as file:
         file.write(pack)
         file.flush()
         run_git("unpack-objects", "-q", folder=repository, stdin_file=Path(file.name))
 
 
-def _read_regular_file(file: Path, max_bytes: int) -> bytes:
+def _read_regular_file_or_empty(file: Path, max_bytes: int) -> bytes:
     """Return the bytes of a file that may not be there; raises `ValueError` for a link and for more bytes."""
     try:
         opened = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
@@ -193,12 +195,12 @@ def _read_head_and_refs(git_folder: Path) -> tuple[str, dict[str, str]]:
     for folder in (git_folder, git_folder / "refs", git_folder / "objects"):
         if not stat.S_ISDIR(folder.lstat().st_mode):
             raise ValueError(f"{folder.name!r} is no folder")
-    head = _read_regular_file(git_folder / "HEAD", _TEXT_BYTES).decode().strip()
+    head = _read_regular_file_or_empty(git_folder / "HEAD", _TEXT_BYTES).decode().strip()
     target = head.removeprefix("ref: ")
     if not (_REF if head.startswith("ref: ") else _ID).fullmatch(target):
         raise ValueError(f"HEAD is {head[:100]!r}")
     refs = dict[str, str]()
-    for line in _read_regular_file(git_folder / "packed-refs", _TEXT_BYTES).decode().splitlines():
+    for line in _read_regular_file_or_empty(git_folder / "packed-refs", _TEXT_BYTES).decode().splitlines():
         commit, _, name = line.partition(" ")
         if _ID.fullmatch(commit) and _REF.fullmatch(name):
             refs[name] = commit
@@ -208,7 +210,7 @@ def _read_head_and_refs(git_folder: Path) -> tuple[str, dict[str, str]]:
         for file in files:
             name = str(where / file)
             if _REF.fullmatch(name) and _ID.fullmatch(
-                commit := _read_regular_file(Path(above, file), 100).decode().strip()
+                commit := _read_regular_file_or_empty(Path(above, file), 100).decode().strip()
             ):
                 refs[name] = commit
         if len(refs) > _MOST_REFS:
@@ -216,7 +218,7 @@ def _read_head_and_refs(git_folder: Path) -> tuple[str, dict[str, str]]:
     return head, refs
 
 
-def _copy_missing_objects(source_folder: Path, target_folder: Path, mirrored: Path) -> None:
+def _copy_unmirrored_objects(source_folder: Path, target_folder: Path, mirror_objects: Path) -> None:
     """Copy what only the clone has, without following links. Raises `OSError`, and `RunError` if that is too much."""
     size = 0
     for above, _, files, directory in os.fwalk(
@@ -225,7 +227,7 @@ def _copy_missing_objects(source_folder: Path, target_folder: Path, mirrored: Pa
         where = Path(above).relative_to(source_folder)
         for file in files:
             name = str(where / file)
-            if not (_OBJECT.fullmatch(name) or _PACK.fullmatch(name)) or (mirrored / name).exists():
+            if not (_OBJECT.fullmatch(name) or _PACK.fullmatch(name)) or (mirror_objects / name).exists():
                 continue
             opened = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=directory)
             with os.fdopen(opened, "rb") as source:

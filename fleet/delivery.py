@@ -22,15 +22,15 @@ from interlock.engine.driver.delegation import derive_run_id
 from interlock.engine.driver.run_definition import restore_options
 from interlock.engine.options import Options, Outcome
 from interlock.engine.read import RunRow, find_exact_run, find_run
-from interlock.engine.run_files import run_repository
+from interlock.engine.run_files import read_repository_of_run
 from interlock.engine.store import Store, open_reader
 from interlock.engine.store.blobs import open_repository_with_snapshots, store_blob
-from interlock.engine.store.queue import give_up
+from interlock.engine.store.queue import mark_run_failed
 from interlock.engine.store.runs import read_run_options
 from interlock.engine.store.workspaces import (
+    does_run_exist,
     find_first_snapshot,
     find_newest_snapshot,
-    is_begun,
     set_repository_option,
 )
 from interlock.fleet.checkout import (
@@ -40,7 +40,7 @@ from interlock.fleet.checkout import (
     load_worker_fleet_settings,
     read_stored_commits,
 )
-from interlock.fleet.commits import CloneCommits, open_stored_objects
+from interlock.fleet.commits import CloneCommits, unpack_objects_temporarily
 from interlock.fleet.mirrors import Mirror, run_git
 from interlock.services.snapshots.snapshots import ShadowRepository, repository_name
 from interlock.state.calls import ToolResult, error_result
@@ -58,7 +58,7 @@ _ABOUT_GIT = re.compile(r"\.git(: | in .+: )")
 """What is told of a clone's own repository: anew by each host that delivers."""
 
 
-def deliver_outcome(home: Path, checkout: Checkout, outcome: Outcome, options: Options) -> None:
+def deliver_run_changes(home: Path, checkout: Checkout, outcome: Outcome, options: Options) -> None:
     """Deliver what a run that is done has changed; the clone isn't needed any more then."""
     if outcome.status != "done":
         return
@@ -84,7 +84,7 @@ def _store_changes_and_start_push(home: Path, checkout: Checkout, outcome: Outco
         first, last = find_first_snapshot(conn, outcome.run), find_newest_snapshot(conn, outcome.run)
     if checkout.options["deliver"] == "none":
         return False
-    what, kept = {**checkout.options}, run_repository(home, outcome.run)
+    what, kept = {**checkout.options}, read_repository_of_run(home, outcome.run)
     what |= {UNKEPT: kept[UNKEPT]} if UNKEPT in kept else {}
     elsewhere = (place for place in what.get(UNKEPT, "").splitlines() if place != what["at"])
     unread, commits = [f"{_GIT} in {place}: its commits couldn't be kept" for place in elsewhere], None
@@ -92,7 +92,7 @@ def _store_changes_and_start_push(home: Path, checkout: Checkout, outcome: Outco
         commits = CloneCommits(checkout.folder, checkout.mirror, checkout.options["commit"]).read_if_changed()
     except RunError as error:
         unread.append(f"{_GIT}: {error}")
-    snapshots = _open_snapshots(home, checkout.folder, first, last)
+    snapshots = _open_snapshot_repository(home, checkout.folder, first, last)
     if what.get("left_behind_at") == last:  # a kill moved the delivery: these files are on the other host
         known = [path for path in json.loads(what["left_behind"]) if not _ABOUT_GIT.match(path)]
     else:
@@ -104,14 +104,14 @@ def _store_changes_and_start_push(home: Path, checkout: Checkout, outcome: Outco
     left = [*known, *unread]
     if left or "left_behind" in what:
         what |= {"left_behind": json.dumps(left), "left_behind_at": last}
-        with Store(home).writing() as conn:
+        with Store(home).write_transaction() as conn:
             set_repository_option(conn, outcome.run, what)
     if first == last and not commits:
         return False
     patch = snapshots.make_patch(first, last)
     is_pushed = checkout.options["deliver"] == "branch" and (patch or commits)
-    pushing = _push_run_id(home, outcome.run, last) if is_pushed else ""
-    with Store(home).writing() as conn:
+    pushing = _derive_push_run_id(home, outcome.run, last) if is_pushed else ""
+    with Store(home).write_transaction() as conn:
         if patch:
             store_blob(
                 conn, f"patches/{outcome.run}", _undelivered_paths_header(left) + patch, owner=outcome.run
@@ -140,38 +140,41 @@ def _list_undelivered_files(checkout: Checkout, snapshots: ShadowRepository, sna
 
 
 def _list_undelivered_paths(
-    folder: Path, delivered: Collection[str], committed: Mapping[str, str]
+    folder: Path, delivered: Collection[str], cloned_blob_ids: Mapping[str, str]
 ) -> list[str]:
     """Return the paths, in order; a folder of which nothing is delivered counts as one, and ends in a slash.
 
-    `delivered`: what snapshots have, and so is delivered; `committed`: path → git's id of the files that were cloned.
+    `delivered`: what snapshots have, and so is delivered; `cloned_blob_ids`: path → git's id of the files that were
+    cloned.
     """
-    known = {*delivered, *committed}
+    known = {*delivered, *cloned_blob_ids}
     full = {str(above) for path in known for above in PurePosixPath(path).parents}
-    return sorted(_walk_undelivered(folder, "", full, delivered, committed))
+    return sorted(_iterate_undelivered_paths(folder, "", full, delivered, cloned_blob_ids))
 
 
-def _walk_undelivered(
+def _iterate_undelivered_paths(
     folder: Path,
-    below: str,
+    subfolder: str,
     partly_delivered: Collection[str],
     delivered: Collection[str],
-    committed: Mapping[str, str],
+    cloned_blob_ids: Mapping[str, str],
 ) -> Iterator[str]:
     try:
-        with os.scandir(folder / below) as found:
+        with os.scandir(folder / subfolder) as found:
             entries = [*found]
     except OSError:  # the run took the right to list it away
-        yield f"{below}/"
+        yield f"{subfolder}/"
         return
     for entry in entries:
-        path = f"{below}/{entry.name}" if below else entry.name
+        path = f"{subfolder}/{entry.name}" if subfolder else entry.name
         if entry.is_dir(follow_symlinks=False):
             if path in partly_delivered:
-                yield from _walk_undelivered(folder, path, partly_delivered, delivered, committed)
+                yield from _iterate_undelivered_paths(
+                    folder, path, partly_delivered, delivered, cloned_blob_ids
+                )
             elif entry.name != ".git" and not _is_empty_folder(entry.path):
                 yield f"{path}/"
-        elif path not in delivered and committed.get(path) != _blob_id_or_empty(Path(entry)):
+        elif path not in delivered and cloned_blob_ids.get(path) != _blob_id_or_empty(Path(entry)):
             yield path
 
 
@@ -241,17 +244,17 @@ def _find_new_likely_secrets(
     return [path for path in found if path not in there]
 
 
-def _exclude_paths(index_entries: str, paths: Collection[str]) -> str:
+def _exclude_entries_of_paths(index_entries: str, paths: Collection[str]) -> str:
     """Return entries for git's index, except those of these files."""
     entries = (entry for entry in index_entries.split("\0") if entry)
     return "".join(f"{entry}\0" for entry in entries if entry.partition("\t")[2] not in paths)
 
 
-def _withheld_paths(repository_options: Mapping[str, str]) -> list[str]:
+def _paths_withheld_from_push(repository_options: Mapping[str, str]) -> list[str]:
     return [path for path in repository_options.get("kept_back", "").split("\n") if path]
 
 
-def _push_run_id(home: Path, run: str, snapshot: str) -> str:
+def _derive_push_run_id(home: Path, run: str, snapshot: str) -> str:
     """Return the id of the run that pushes; another one if that has failed, and somebody resumed this run."""
     name = derive_run_id(f"delivery of {run} at {snapshot}")
     while (before := find_exact_run(home, name)) and before.status in ("failed", "cancelled"):
@@ -259,13 +262,13 @@ def _push_run_id(home: Path, run: str, snapshot: str) -> str:
     return name
 
 
-def _open_snapshots(home: Path, folder: Path, *commits: str) -> ShadowRepository:
+def _open_snapshot_repository(home: Path, folder: Path, *commits: str) -> ShadowRepository:
     return open_repository_with_snapshots(home, home / "snapshots" / repository_name(folder), commits)
 
 
 def _record_delivery_failure(home: Path, run: str, why: str) -> None:
-    with Store(home).writing() as conn:
-        give_up(conn, run, "delivery", why)
+    with Store(home).write_transaction() as conn:
+        mark_run_failed(conn, run, "delivery", why)
 
 
 def _enqueue_push_run(
@@ -280,7 +283,7 @@ def _enqueue_push_run(
     row = find_run(home, run)
     with open_reader(home) as conn:
         assert conn is not None
-        if is_begun(conn, push_run):
+        if does_run_exist(conn, push_run):
             return
     kept = restore_options(options, read_run_options(home, run), str(checkout.folder))
     what = {
@@ -305,7 +308,7 @@ def _branch_name(repository_options: Mapping[str, str]) -> str:
     return f"interlock/{repository_options['pushes']}"
 
 
-def push_tools(home: Path, folder: Path, repository_options: Mapping[str, str]) -> dict[str, Tool]:
+def push_tool_overrides(home: Path, folder: Path, repository_options: Mapping[str, str]) -> dict[str, Tool]:
     """Return the shell that pushes, in the run that delivers another; other runs have no tools of their own."""
     return (
         {TOOL.name: _make_push_tool(home, folder, repository_options)}
@@ -332,7 +335,7 @@ def _make_push_tool(home: Path, folder: Path, repository_options: Mapping[str, s
         done = f"Pushed {commit[:12]} to {_branch_name(repository_options)} of {repository_options['url']}."
         left = (
             f" Not pushed, as they may hold keys: {', '.join(kept)}."
-            if (kept := _withheld_paths(repository_options))
+            if (kept := _paths_withheld_from_push(repository_options))
             else ""
         )
         return ToolResult(status="success", content=done + left)
@@ -345,35 +348,37 @@ def _commit_and_push_changes(home: Path, folder: Path, repository_options: Mappi
     assert workspaces is not None
     repository = Repository(repository_options["url"], repository_options["ref"])
     mirror = Mirror.for_repository(repository, workspaces, load_worker_fleet_settings(os.environ))
-    snapshots = _open_snapshots(home, folder, repository_options["first"], repository_options["last"])
+    snapshots = _open_snapshot_repository(
+        home, folder, repository_options["first"], repository_options["last"]
+    )
     row = find_run(home, repository_options["pushes"])
     with ExitStack() as stack:
-        borrowed, its_own = [snapshots.objects], ""
+        borrowed, its_own = [snapshots.objects_folder], ""
         if commits := read_stored_commits(home, row.run):
-            borrowed.append(stack.enter_context(open_stored_objects(commits, mirror)))
+            borrowed.append(stack.enter_context(unpack_objects_temporarily(commits, mirror)))
             its_own = commits.head_commit
-        commit = _build_commit(mirror, snapshots, row, repository_options, borrowed, its_own)
+        commit = _build_delivery_commit(mirror, snapshots, row, repository_options, borrowed, its_own)
         mirror.push_branch(commit, _branch_name(repository_options), borrowed)
     return commit
 
 
-def _build_commit(
+def _build_delivery_commit(
     mirror: Mirror,
     snapshots: ShadowRepository,
     run: RunRow,
     repository_options: Mapping[str, str],
-    borrowed: Sequence[Path],
-    own_commit: str,
+    object_folders: Sequence[Path],
+    run_commit: str,
 ) -> str:
     """The newest of the run's own commits, else the one that was cloned, with the run's changes since: files that no
     snapshot has stay as they are there.
 
-    It is the same however often it is made, so a push that a kill cut short can be repeated. `own_commit`: the commit
+    It is the same however often it is made, so a push that a kill cut short can be repeated. `run_commit`: the commit
     that the run left checked out. It counts if it follows the one that was cloned, and no commit between has a file
     that may hold a key.
     """
     with tempfile.TemporaryDirectory() as scratch:
-        alternates = {"GIT_ALTERNATE_OBJECT_DIRECTORIES": ":".join(map(str, borrowed))}
+        alternates = {"GIT_ALTERNATE_OBJECT_DIRECTORIES": ":".join(map(str, object_folders))}
         env = {**alternates, "GIT_INDEX_FILE": str(Path(scratch, "index"))}
         author = {
             f"GIT_{who}_{part}": value
@@ -381,16 +386,16 @@ def _build_commit(
             for part, value in (*_author_identity(mirror), ("DATE", f"{run.created:.0f} +0000"))
         }
         parent = (
-            own_commit
-            if _is_pushable_commit(mirror, repository_options["commit"], own_commit, env)
+            run_commit
+            if _is_pushable_commit(mirror, repository_options["commit"], run_commit, env)
             else repository_options["commit"]
         )
         run_git("read-tree", parent, folder=mirror.folder, env=env)
-        kept_back = _withheld_paths(repository_options)
+        kept_back = _paths_withheld_from_push(repository_options)
         if parent != repository_options["commit"]:
-            undone = _undone_index_entries(mirror, snapshots, repository_options, parent, env)
+            undone = _index_entries_as_cloned(mirror, snapshots, repository_options, parent, env)
             run_git("update-index", "-z", "--index-info", folder=mirror.folder, env=env, stdin_text=undone)
-        changes = _exclude_paths(
+        changes = _exclude_entries_of_paths(
             snapshots.format_index_entries(repository_options["first"], repository_options["last"]), kept_back
         )
         run_git("update-index", "-z", "--index-info", folder=mirror.folder, env=env, stdin_text=changes)
@@ -407,28 +412,35 @@ def _build_commit(
         )
 
 
-def _is_pushable_commit(mirror: Mirror, cloned: str, own_commit: str, env: dict[str, str]) -> bool:
+def _is_pushable_commit(mirror: Mirror, cloned_commit: str, run_commit: str, env: dict[str, str]) -> bool:
     """Return whether a commit of the run's follows the one that was cloned, without a new file that may hold a key."""
-    if own_commit in ("", cloned):
+    if run_commit in ("", cloned_commit):
         return False
     try:
-        run_git("merge-base", "--is-ancestor", cloned, own_commit, folder=mirror.folder, env=env)
+        run_git("merge-base", "--is-ancestor", cloned_commit, run_commit, folder=mirror.folder, env=env)
     except RunError:
         return False
-    span = ("--no-renames", "--diff-filter=A", "--name-only", "--format=", "-z", f"{cloned}..{own_commit}")
+    span = (
+        "--no-renames",
+        "--diff-filter=A",
+        "--name-only",
+        "--format=",
+        "-z",
+        f"{cloned_commit}..{run_commit}",
+    )
     added = run_git("log", "-m", *span, folder=mirror.folder, env=env).split("\0")
     return not any(_LIKELY_SECRET.fullmatch(path.strip("\n").rpartition("/")[2]) for path in added)
 
 
-def _undone_index_entries(
+def _index_entries_as_cloned(
     mirror: Mirror,
     snapshots: ShadowRepository,
     repository_options: Mapping[str, str],
-    own_commit: str,
+    run_commit: str,
     env: dict[str, str],
 ) -> str:
     """What the run's commits changed and its files have as they were cloned, as `git update-index -z` takes it."""
-    span = ("diff-tree", "-r", "-z", "--no-renames", "--name-only", repository_options["commit"], own_commit)
+    span = ("diff-tree", "-r", "-z", "--no-renames", "--name-only", repository_options["commit"], run_commit)
     committed = [path for path in run_git(*span, folder=mirror.folder, env=env).split("\0") if path]
     known = {
         *snapshots.read_contents(repository_options["first"]).files,

@@ -17,16 +17,16 @@ from interlock.engine.driver.run_definition import WORKER_DOOR
 from interlock.engine.options import Options
 from interlock.engine.store import Store
 from interlock.engine.store.leases import read_lease
-from interlock.engine.store.queue import give_up, mark_stopped, submitted
-from interlock.engine.store.rate_limits import FleetLimits, put_back
+from interlock.engine.store.queue import mark_due_run_stopped, mark_run_failed, read_submission
+from interlock.engine.store.rate_limits import FleetLimits, requeue_until_limit_allows
 from interlock.engine.store.runs import check_run_id, read_repository_option
 from interlock.engine.store.workspaces import set_repository_option
-from interlock.fleet.checkout import UNKEPT, Checkout, check_out_run_files, configured_clone_folder
+from interlock.fleet.checkout import UNKEPT, Checkout, check_out, configured_clone_folder
 from interlock.fleet.commits import CloneCommits
-from interlock.fleet.delivery import deliver_outcome, push_tools
-from interlock.fleet.postgres_sessions import limit_idle_time
+from interlock.fleet.delivery import deliver_run_changes, push_tool_overrides
+from interlock.fleet.postgres_sessions import limit_connection_idle_time
 from interlock.services.sandbox.sandbox import sandbox_error_cause
-from interlock.services.secrets.environment import clear_own_environment, without_store_variables
+from interlock.services.secrets.environment import hide_process_environment, without_store_variables
 from interlock.state.errors import BusyError, InterlockError, RunError, SandboxError, StoreError
 
 TRY_AGAIN = 3
@@ -40,13 +40,13 @@ STALE_S = 8.0
 def main(run: str, state_directory: str) -> int:
     home = Path(state_directory)
     threading.Thread(target=exit_when_worker_ends, daemon=True).start()
-    clear_own_environment()
-    limit_idle_time(_IDLE_S)
+    hide_process_environment()
+    limit_connection_idle_time(_IDLE_S)
     limits, env = FleetLimits(), without_store_variables(os.environ)
     options = Options(home=home, door=WORKER_DOOR, env=env, stale_after_s=STALE_S, limited=limits)
     try:
         check_run_id(run)  # it comes from a row, and names folders here
-        if files := check_out_run_files(home, run, configured_clone_folder(os.environ)):
+        if files := check_out(home, run, configured_clone_folder(os.environ)):
             options = options_for_clone(options, run, files)
         outcome = asyncio.run(engine.resume(run, options=options))
     except (BusyError, StoreError) as error:
@@ -55,27 +55,29 @@ def main(run: str, state_directory: str) -> int:
     except InterlockError as error:
         isolated = isinstance(error, SandboxError)
         why = f"This worker can't isolate the run. {sandbox_error_cause(error)}." if isolated else str(error)
-        return _give_up_run(home, run, error.kind, why)
+        return _give_up_run_unless_driven(home, run, error.kind, why)
     if outcome.error and outcome.error["type"] in (BusyError.kind, StoreError.kind):
         print(outcome.error["message"], file=sys.stderr)
         return TRY_AGAIN
     if outcome.status in ("budget", "timeout"):
-        with Store(home).writing() as conn:
+        with Store(home).write_transaction() as conn:
             if limits.wait:
-                put_back(conn, run, submitted(conn, run), limits.wait, model=limits.model)
+                requeue_until_limit_allows(
+                    conn, run, read_submission(conn, run), limits.wait, model=limits.model
+                )
             elif outcome.status == "timeout":
-                mark_stopped(conn, run, "timeout")
+                mark_due_run_stopped(conn, run, "timeout")
     if files:
-        deliver_outcome(home, files, outcome, options)
+        deliver_run_changes(home, files, outcome, options)
     return 0
 
 
-def _give_up_run(home: Path, run: str, kind: str, why: str) -> int:
+def _give_up_run_unless_driven(home: Path, run: str, kind: str, why: str) -> int:
     """End a run that would fail again, however often it is driven, unless another process drives it by now."""
-    with Store(home).writing() as conn:
+    with Store(home).write_transaction() as conn:
         lease = read_lease(conn, run)
         if lease is None or not lease.held:
-            give_up(conn, run, kind, why)
+            mark_run_failed(conn, run, kind, why)
     return 0
 
 
@@ -84,16 +86,16 @@ def options_for_clone(options: Options, run: str, checkout: Checkout) -> Options
     where = {
         "workspace": checkout.folder,
         "repository": checkout.options,
-        "placed": partial(checkout.record_place, run),
+        "placed": partial(checkout.record_run_location, run),
     }
-    tools = push_tools(options.home, checkout.folder, checkout.options)
+    tools = push_tool_overrides(options.home, checkout.folder, checkout.options)
     clone = CloneCommits(checkout.folder, checkout.mirror, checkout.options["commit"])
 
     def read_commits() -> tuple[str, bytes] | None:
         try:
             body = clone.read_if_changed()
         except RunError:
-            _record_place_of_unsaved_commits(options.home, run, checkout.options["at"])
+            _record_unsaved_commits_location(options.home, run, checkout.options["at"])
             raise
         return None if body is None else (checkout.folder.name, body)
 
@@ -101,11 +103,11 @@ def options_for_clone(options: Options, run: str, checkout: Checkout) -> Options
     return replace(made, skip_trust=checkout.trusted, sandbox=checkout.isolated)
 
 
-def _record_place_of_unsaved_commits(home: Path, run: str, place: str) -> None:
+def _record_unsaved_commits_location(home: Path, run: str, location: str) -> None:
     """Note that a run's own commits stay where they are: whoever delivers the run elsewhere says so."""
-    with Store(home).writing() as conn:
+    with Store(home).write_transaction() as conn:
         kept = read_repository_option(conn, run)
-        places = dict.fromkeys([*kept.get(UNKEPT, "").splitlines(), place])
+        places = dict.fromkeys([*kept.get(UNKEPT, "").splitlines(), location])
         set_repository_option(conn, run, {**kept, UNKEPT: "\n".join(places)})
 
 

@@ -62,7 +62,7 @@ def run_git(
     Raises `RunError` with git's reason.
     """
     settings = (part for setting in _ALWAYS for part in ("-c", setting))
-    own = {name: value for name, value in os.environ.items() if _is_passed_to_git(name)}
+    own = {name: value for name, value in os.environ.items() if _is_variable_passed_to_git(name)}
     ssh = {"GIT_SSH_COMMAND": own.get("GIT_SSH_COMMAND", "ssh -oBatchMode=yes")}
     fixed = {"GIT_TERMINAL_PROMPT": "0", "GIT_ALLOW_PROTOCOL": "https:http:ssh:git:file", "LC_ALL": "C"}
     try:
@@ -89,7 +89,7 @@ def run_git(
     return done.stdout.decode(errors="surrogateescape").strip()
 
 
-def _is_passed_to_git(name: str) -> bool:
+def _is_variable_passed_to_git(name: str) -> bool:
     ours = name in _OF_HOST or name.startswith("GIT_") or name.lower() in _PROXIES
     return ours and name not in _ELSEWHERE
 
@@ -134,7 +134,7 @@ class Mirror:
     @classmethod
     def for_repository(cls, repository: Repository, workspaces: Path, settings: FleetSettings) -> "Mirror":
         """Raises `RunError` for an address of this host's files that its settings don't allow."""
-        if settings.refuses(repository.url):
+        if settings.is_refused_local_repository(repository.url):
             raise RunError(
                 f"Repository {repository.url!r} is a folder of the worker. Allow it there, in "
                 "~/.interlock/settings.json: fleet.localRepositories"
@@ -143,7 +143,7 @@ class Mirror:
         return cls(repository, workspaces / ".mirrors" / f"{name}.git")
 
     @property
-    def objects(self) -> Path:
+    def objects_folder(self) -> Path:
         return self.folder / "objects"
 
     def fetch_commit(self, known_commit: str = "") -> str:
@@ -155,7 +155,7 @@ class Mirror:
         with lock_folder(self.folder):
             if not (self.folder / "HEAD").exists():
                 run_git("init", "--quiet", "--bare", "--template=", ".", folder=self.folder)
-            if known_commit and self._commit_id_or_empty(known_commit):
+            if known_commit and self._find_commit_id_or_empty(known_commit):
                 return known_commit
             try:
                 flags = ("--quiet", "--no-recurse-submodules", "--no-write-fetch-head", "--prune")
@@ -169,14 +169,14 @@ class Mirror:
                     folder=self.folder,
                     ignore_host_settings=False,
                 )
-                return self._commit_of_reference(known_commit)
+                return self._resolve_commit_id(known_commit)
             except RunError as error:
                 raise RunError(f"Repository {self.repository.url!r} can't be cloned: {error}") from error
 
-    def _commit_of_reference(self, known_commit: str) -> str:
+    def _resolve_commit_id(self, known_commit: str) -> str:
         if wanted := known_commit or self.repository.ref:
             for name in (f"refs/heads/{wanted}", f"refs/tags/{wanted}", wanted):
-                if found := self._commit_id_or_empty(name):
+                if found := self._find_commit_id_or_empty(name):
                     return found
             raise RunError(f"it has no branch, tag or commit {wanted!r}.")
         said = run_git(
@@ -186,7 +186,7 @@ class Mirror:
             raise RunError("it is empty.")
         return said.split()[0]
 
-    def _commit_id_or_empty(self, name: str) -> str:
+    def _find_commit_id_or_empty(self, name: str) -> str:
         try:
             return run_git(
                 "rev-parse",
@@ -199,7 +199,7 @@ class Mirror:
         except RunError:
             return ""
 
-    def tree_of_commit(self, commit: str) -> str:
+    def find_tree_id(self, commit: str) -> str:
         return run_git("rev-parse", f"{commit}^{{tree}}", folder=self.folder)
 
     def clone_commit_into(self, commit: str, folder: Path) -> None:
@@ -208,7 +208,7 @@ class Mirror:
         run_git("fetch", "--quiet", "--no-tags", str(self.folder), commit, folder=folder)
         run_git("remote", "add", "origin", self.repository.url, folder=folder)
         ref = self.repository.ref
-        branch = ("-B", ref) if ref and self._commit_id_or_empty(f"refs/heads/{ref}") else ("--detach",)
+        branch = ("-B", ref) if ref and self._find_commit_id_or_empty(f"refs/heads/{ref}") else ("--detach",)
         run_git("checkout", "--quiet", "--force", *branch, commit, folder=folder)
 
     def push_branch(self, commit: str, branch: str, object_folders: Sequence[Path]) -> None:

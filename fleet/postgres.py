@@ -9,18 +9,18 @@ from typing import Any, Literal
 import psycopg
 from psycopg.pq import PipelineStatus, TransactionStatus
 
-from interlock.engine.store import display_store_address
-from interlock.engine.store.audit import Audit, is_audited, start_audit_chain
-from interlock.engine.store.connection import Adapter, Column, Connection, JsonForm, Rows, Values
+from interlock.engine.store import store_address_for_display
+from interlock.engine.store.audit import AuditWriter, is_audited, start_audit_chain
+from interlock.engine.store.connection import Adapter, Column, Connection, JsonFormat, Rows, Values
 from interlock.engine.store.jobs import Jobs
 from interlock.engine.store.tables import Write
 from interlock.fleet.postgres_schema import COMPLETE, SCHEMA_VERSION, table_definitions_sql
 from interlock.fleet.postgres_sessions import (
     READS,
     Session,
+    acquire_session,
     convert_database_errors,
     named_row_factory,
-    open_session,
 )
 from interlock.fleet.queue_schema import make_queue_app
 from interlock.services.files import disk
@@ -50,7 +50,7 @@ class PostgresConnection(Connection):
     blobs = True
     row_lock = " for share"
     change_lock = " for no key update"
-    json_form = JsonForm((", ", " : "), short_numbers=True)
+    json_form = JsonFormat((", ", " : "), short_numbers=True)
 
     def __init__(self, path: Path, session: Session, *, buffers: bool = False) -> None:
         super().__init__(buffers=buffers)
@@ -58,45 +58,45 @@ class PostgresConnection(Connection):
         """None: closed."""
         self._path, self.shared_home = path, path.parent
         self._begun = False
-        self._audit: Audit | None = None
+        self._audit: AuditWriter | None = None
         self._sending = ExitStack()
         """What lets statements go without waiting for answers."""
         self._pipeline: psycopg.Pipeline | None = None
 
     @property
-    def raw(self) -> "psycopg.Connection[Any]":
+    def unpipelined_connection(self) -> "psycopg.Connection[Any]":
         """For what writes rows of its own in this transaction, and reads each answer: the queue."""
         self._sending.close()
-        return self._open_raw
+        return self._psycopg_connection
 
     @property
     def jobs(self) -> Jobs:
-        return Jobs(self, self.raw, make_queue_app)
+        return Jobs(self, self.unpipelined_connection, make_queue_app)
 
     @property
-    def _open_raw(self) -> "psycopg.Connection[Any]":
+    def _psycopg_connection(self) -> "psycopg.Connection[Any]":
         if self.session is None:
             raise psycopg.OperationalError("the connection is closed")
         return self.session.conn
 
     @property
     def in_transaction(self) -> bool:
-        return self._begun or self._open_raw.info.transaction_status != TransactionStatus.IDLE
+        return self._begun or self._psycopg_connection.info.transaction_status != TransactionStatus.IDLE
 
-    def watch(self, write: Write) -> None:
+    def note_for_audit(self, write: Write) -> None:
         if self._audit and is_audited(write):
-            self._audit.watch(write)
+            self._audit.note_write(write)
 
-    def stored(self, sql: str, values: Values = ()) -> Rows:
-        found = self.ask(sql, values)
+    def execute_raw(self, sql: str, values: Values = ()) -> Rows:
+        found = self.execute_pipelined(sql, values)
         return self._sync_pipeline(found) if sql.lstrip().startswith(self.reads) else found
 
-    def ask(self, sql: str, values: Values = ()) -> "psycopg.Cursor[Any]":
-        return self._cursor().execute(sql.encode(), [*map(self.to_stored_value, values)])
+    def execute_pipelined(self, sql: str, values: Values = ()) -> "psycopg.Cursor[Any]":
+        return self._make_cursor().execute(sql.encode(), [*map(self.to_stored_value, values)])
 
-    def _cursor(self) -> "psycopg.Cursor[Any]":
+    def _make_cursor(self) -> "psycopg.Cursor[Any]":
         """One that takes parameters as the server does: `$1`, `$2`."""
-        return psycopg.RawCursor(self._open_raw)
+        return psycopg.RawCursor(self._psycopg_connection)
 
     def _sync_pipeline(self, cursor: "psycopg.Cursor[Any]") -> "psycopg.Cursor[Any]":
         """Wait in a way that the server takes for idleness: it ends a transaction whose process is paused meanwhile."""
@@ -105,7 +105,7 @@ class PostgresConnection(Connection):
         return cursor
 
     def execute_many(self, sql: str, rows: Sequence[Values]) -> None:
-        with self._cursor() as cursor:
+        with self._make_cursor() as cursor:
             cursor.executemany(sql.encode(), [[*map(self.to_stored_value, row)] for row in rows])
 
     def to_stored_value(self, value: object) -> object:
@@ -115,17 +115,21 @@ class PostgresConnection(Connection):
         return super().to_stored_value(value)
 
     def lock_audit(self) -> None:
-        self.stored("select pg_advisory_xact_lock($1)", (_ONE_CHAIN,))
+        self.execute_raw("select pg_advisory_xact_lock($1)", (_ONE_CHAIN,))
 
     def drop_audit(self) -> None:
         super().drop_audit()
         if self.session:
             self.session.audited, self._audit = False, None
 
-    def write_buffered_rows(self, waiting: Iterable[Write]) -> None:
+    def write_buffered_rows(self, buffered: Iterable[Write]) -> None:
         plain = dict[str, list[Write]]()
-        for write in waiting:
-            if write.kind == "insert" and write.again == "refuse" and bytes not in map(type, write.values):
+        for write in buffered:
+            if (
+                write.kind == "insert"
+                and write.on_conflict == "refuse"
+                and bytes not in map(type, write.values)
+            ):
                 plain.setdefault(write.sql, []).append(write)
             else:
                 self._execute_write(write)
@@ -136,15 +140,15 @@ class PostgresConnection(Connection):
         """Insert rows with the same columns by one statement, whose only parameter they are, in JSON."""
         table, names = writes[0].tables[0], ", ".join(writes[0].row)
         for write in writes:
-            self.watch(write)
+            self.note_for_audit(write)
         rows = [dict(zip(one.row, map(self.to_stored_value, one.values), strict=True)) for one in writes]
         sql = f"insert into {table} ({names}) select {names} from json_populate_recordset(null::{table}, $1)"
-        self.stored(sql, (json.dumps(rows, ensure_ascii=False),))
+        self.execute_raw(sql, (json.dumps(rows, ensure_ascii=False),))
 
     @contextmanager
-    def begun(self, synced: bool) -> Generator[None]:
+    def database_transaction(self, synced: bool) -> Generator[None]:
         self._audit = self._audit or self._find_audit()
-        conn = self._open_raw
+        conn = self._psycopg_connection
         if self.buffers:  # a driver waits for an answer only where it reads one
             self._enter_pipeline()
         try:
@@ -155,10 +159,10 @@ class PostgresConnection(Connection):
             yield
             self._enter_pipeline()
             ended = conn.execute(_END)
-            self.check()
+            self.run_commit_check()
             if self._audit:
                 self._sync_pipeline(ended)
-                self._audit.append()
+                self._audit.append_noted_writes()
             self.commit()
         except BaseException:
             self._roll_back()
@@ -166,35 +170,38 @@ class PostgresConnection(Connection):
         finally:
             self._begun = False
         if self._audit:
-            self._audit.committed(synced=synced)
+            self._audit.save_head_after_commit(synced=synced)
 
     def commit(self) -> None:
-        self._open_raw.execute(b"commit")
+        self._psycopg_connection.execute(b"commit")
         self._sending.close()
 
     def _enter_pipeline(self) -> None:
         """From now on, let statements go without waiting for their answers."""
-        if self._open_raw.pgconn.pipeline_status == PipelineStatus.OFF:
-            self._pipeline = self._sending.enter_context(self._open_raw.pipeline())
+        if self._psycopg_connection.pgconn.pipeline_status == PipelineStatus.OFF:
+            self._pipeline = self._sending.enter_context(self._psycopg_connection.pipeline())
             self._sending.callback(setattr, self, "_pipeline", None)
 
     def _roll_back(self) -> None:
         if self._audit:
-            self._audit.roll_back()
+            self._audit.discard_notes()
         with suppress(psycopg.Error):
             self._sending.close()
-        if not self._open_raw.closed and self._open_raw.info.transaction_status != TransactionStatus.IDLE:
-            self._open_raw.execute(b"rollback")
+        if (
+            not self._psycopg_connection.closed
+            and self._psycopg_connection.info.transaction_status != TransactionStatus.IDLE
+        ):
+            self._psycopg_connection.execute(b"rollback")
 
-    def _find_audit(self) -> Audit | None:
+    def _find_audit(self) -> AuditWriter | None:
         assert self.session
         if not self.session.audited:
             query = "select 1 from pg_tables where tablename = 'audit' and schemaname = current_schema"
-            self.session.audited = self.stored(query).fetchone() is not None
-        return Audit(self, self._path) if self.session.audited else None
+            self.session.audited = self.execute_raw(query).fetchone() is not None
+        return AuditWriter(self, self._path) if self.session.audited else None
 
-    def columns(self, table: str) -> list[Column]:
-        found = self.stored(
+    def list_columns(self, table: str) -> list[Column]:
+        found = self.execute_raw(
             "select column_name, data_type, is_nullable = 'NO' from information_schema.columns "
             "where table_name = $1 and table_schema = current_schema order by ordinal_position",
             (table,),
@@ -211,7 +218,7 @@ class PostgresConnection(Connection):
 
     def close(self) -> None:
         if self._audit:
-            self._audit.committed(synced=True)
+            self._audit.save_head_after_commit(synced=True)
         session, self.session = self.session, None
         if session:
             session.return_to_pool()
@@ -234,27 +241,27 @@ class Postgres(Adapter):
         limits = f"-c lock_timeout={int(patience_s * 1000)} -c idle_in_transaction_session_timeout=10000"
         # Whatever the server's default is. A driver waits for the disk where that is asked for, as with SQLite.
         options = f"{limits} -c synchronous_commit={'off' if buffers else 'on'}"
-        return PostgresConnection(self.path, open_session(self.path, options), buffers=buffers)
+        return PostgresConnection(self.path, acquire_session(self.path, options), buffers=buffers)
 
     def connect_reader(self) -> PostgresConnection:
-        session = open_session(self.path, READS)
+        session = acquire_session(self.path, READS)
         session.conn.row_factory = named_row_factory
         return PostgresConnection(self.path, session)
 
-    def is_current(self, conn: Connection) -> bool | None:
+    def is_schema_current(self, conn: Connection) -> bool | None:
         session = conn.session if isinstance(conn, PostgresConnection) else None
         if session and session.current:
             return True
         (server,) = conn.execute("select current_setting('server_version_num')::int").fetchone()
         if server < _OLDEST:
             raise StoreError(
-                f"The server of {display_store_address(self.path)!r} is PostgreSQL "
+                f"The server of {store_address_for_display(self.path)!r} is PostgreSQL "
                 f"{server // 10000}; expected 14 or newer."
             )
         found = max((made for made, at in _read_schema_versions(conn).items() if at), default=0)
         if found > SCHEMA_VERSION:
             raise StoreError(
-                f"The store {display_store_address(self.path)!r} was written by a newer Interlock "
+                f"The store {store_address_for_display(self.path)!r} was written by a newer Interlock "
                 f"(version {found}, this one reads {SCHEMA_VERSION}). Upgrade, or choose another with INTERLOCK_STORE."
             )
         current = found >= COMPLETE
@@ -262,7 +269,7 @@ class Postgres(Adapter):
             session.current = current
         return current if found else None
 
-    def migrate(self, conn: PostgresConnection) -> None:
+    def migrate_schema(self, conn: PostgresConnection) -> None:
         """Unless somebody made the tables by `administrator_sql`: then it begins the audit only."""
         with conn.transaction():
             by_hand = max(
@@ -270,7 +277,7 @@ class Postgres(Adapter):
                 default=None,
             )
             if by_hand is None:
-                conn.raw.execute(table_definitions_sql().encode())
+                conn.unpipelined_connection.execute(table_definitions_sql().encode())
             conn.begin_audit()
             version = by_hand or SCHEMA_VERSION
             conn.insert("store_version", {"version": version, "at": unix_time()}, "replace")
@@ -278,10 +285,10 @@ class Postgres(Adapter):
     def explain_errors(self) -> AbstractContextManager[None]:
         return convert_database_errors(self.path)
 
-    def changes(self) -> "_Changes":
-        return _Changes(self.path)
+    def make_change_detector(self) -> "_CommitListener":
+        return _CommitListener(self.path)
 
-    def only_reads(self) -> str:
+    def read_only_reason(self) -> str:
         with self.explain_errors(), closing(self.connect_reader()) as conn:
             role, may, standby = conn.execute(
                 "select current_user, coalesce(has_table_privilege(to_regclass('runs'), 'insert'), true), "
@@ -302,12 +309,12 @@ def _read_schema_versions(conn: Connection) -> dict[int, float]:
     )
 
 
-def is_schema_newer(conn: Connection) -> bool:
+def is_schema_newer_than_program(conn: Connection) -> bool:
     """Return whether a newer program has changed the schema: this one may end what it began, and begins nothing."""
     return max(_read_schema_versions(conn), default=0) > SCHEMA_VERSION
 
 
-class _Changes:
+class _CommitListener:
     """Listens to commits."""
 
     def __init__(self, path: Path) -> None:
@@ -317,7 +324,7 @@ class _Changes:
     def __call__(self) -> bool:
         try:
             if self._conn is None:
-                self._conn = open_session(self._path, "").conn
+                self._conn = acquire_session(self._path, "").conn
                 self._conn.execute(f"listen {CHANNEL}".encode())
                 return True
             return bool([*self._conn.notifies(timeout=0)])

@@ -18,9 +18,9 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.pq import TransactionStatus
 from psycopg.types.string import TextLoader
 
-from interlock.engine.store import display_store_address, read_store_address
+from interlock.engine.store import read_store_address, store_address_for_display
 from interlock.services.files import disk
-from interlock.state.clock import follow_server_clock
+from interlock.state.clock import adjust_to_server_clock
 from interlock.state.errors import BusyError, ConfigError, StoreError
 
 _SILENCE = {
@@ -77,7 +77,7 @@ class Session:
             self.timer.start()
 
 
-def limit_idle_time(seconds: float) -> None:
+def limit_connection_idle_time(seconds: float) -> None:
     """From now on, let this process keep a connection that isn't used no longer than this."""
     global _idle_s
     _idle_s = seconds
@@ -103,7 +103,7 @@ def _close_all_sessions() -> None:
             session.conn.close()
 
 
-class _Number(Loader):
+class _NumericLoader(Loader):
     """A sum of integers is one."""
 
     def load(self, data: Buffer) -> int | float:
@@ -111,7 +111,7 @@ class _Number(Loader):
         return float(text) if b"." in text else int(text)
 
 
-class _Row(tuple[Any, ...]):
+class _NamedRow(tuple[Any, ...]):
     """A row whose columns are read by place or by name."""
 
     names: dict[str, int]
@@ -129,8 +129,8 @@ def named_row_factory(cursor: "psycopg.Cursor[Any]") -> Any:
 
 
 @lru_cache(maxsize=64)
-def _row_class(columns: tuple[str, ...]) -> type[_Row]:
-    return type("Row", (_Row,), {"names": {name: place for place, name in enumerate(columns)}})
+def _row_class(columns: tuple[str, ...]) -> type[_NamedRow]:
+    return type("Row", (_NamedRow,), {"names": {name: place for place, name in enumerate(columns)}})
 
 
 def build_connection_string(path: Path, **parameters: str) -> str:
@@ -146,7 +146,7 @@ def build_connection_string(path: Path, **parameters: str) -> str:
     return make_conninfo(address, **{k: v for k, v in _SILENCE.items() if k not in given}, **parameters)
 
 
-def open_session(path: Path, options: str) -> Session:
+def acquire_session(path: Path, options: str) -> Session:
     """Return a session of its own; `return_to_pool` it after its use."""
     key = (os.getpid(), read_store_address(path), options)
     now = time.monotonic()
@@ -156,15 +156,15 @@ def open_session(path: Path, options: str) -> Session:
     if kept:
         kept.conn.close()
     with convert_database_errors(path):
-        conn = _connect_when_free(path, options)
+        conn = _connect_with_retry(path, options)
         for (clock,) in conn.execute("select extract(epoch from clock_timestamp())::float8"):
-            follow_server_clock(clock)
-        conn.adapters.register_loader("numeric", _Number)
+            adjust_to_server_clock(clock)
+        conn.adapters.register_loader("numeric", _NumericLoader)
         conn.adapters.register_loader("json", TextLoader)
         return Session(key, conn, now, now)
 
 
-def _connect_when_free(path: Path, options: str) -> "psycopg.Connection[Any]":
+def _connect_with_retry(path: Path, options: str) -> "psycopg.Connection[Any]":
     """Connect; to a server that takes no more connections, as soon as one is free, for some seconds."""
     address = build_connection_string(path, application_name="interlock", options=f"{options} -c jit=off")
     until = time.monotonic() + _FULL_S
@@ -189,7 +189,7 @@ def convert_database_errors(path: Path) -> Generator[None]:
     try:
         yield
     except psycopg.Error as error:
-        raise _to_store_error(error, display_store_address(path)) from error
+        raise _to_store_error(error, store_address_for_display(path)) from error
     except OSError as error:
         raise disk.to_disk_error(error, path) from error
 

@@ -66,7 +66,7 @@ def create_queue_indexes(conn: Connection) -> None:
         (found,) = conn.execute("select to_regclass($1) is not null", (name,)).fetchone()
         if not found:
             with conn.transaction():
-                conn.stored(f"create index {name} on procrastinate_jobs {columns}")
+                conn.execute_raw(f"create index {name} on procrastinate_jobs {columns}")
 
 
 def queue_tables_sql() -> str:

@@ -27,12 +27,12 @@ def main(schedule_name: str, due: str, state_directory: str) -> int:
     try:
         with open_reader(home) as conn:
             assert conn is not None
-            found = queue.find(conn, schedule_name)
+            found = queue.find_schedule(conn, schedule_name)
         if found is None:
             return 0
         run, said = _start_run_if_none_under_way(home, found, due)
-        with Store(home).writing() as conn:
-            queue.started(conn, schedule_name, run, said)
+        with Store(home).write_transaction() as conn:
+            queue.record_schedule_start(conn, schedule_name, run, said)
     except (BusyError, StoreError) as error:
         print(error, file=sys.stderr)
         return TRY_AGAIN

@@ -17,7 +17,7 @@ _INSTEAD = "Or start it without --sandbox and --workspaces: then it drives only 
 
 def create_store_and_queue(home: Path) -> None:
     """Make the tables of store and queue, if they are missing. Raises `StoreError`."""
-    store = Store(home).open()
+    store = Store(home).create_or_migrate()
     with explain_store_errors(store.path), queue_schema.unwrap_queue_errors():
         queue_schema.create_queue_tables(store.path)
         with closing(store.connect()) as conn:

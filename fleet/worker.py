@@ -16,12 +16,12 @@ from typing import IO, TYPE_CHECKING, Any, TypeVar
 from interlock.cli.warm.fork_client import FORKER, Child
 from interlock.engine.store import Store, queue
 from interlock.engine.store.connection import Connection
-from interlock.engine.store.jobs import UnsureRun
+from interlock.engine.store.jobs import PossiblyAbandonedRun
 from interlock.engine.store.leases import revoke_leases_of_process
-from interlock.engine.store.rate_limits import admit, leave, release
+from interlock.engine.store.rate_limits import admit_or_requeue_job, end_job_admission, release_held_jobs
 from interlock.engine.store.runs import set_run_error
 from interlock.fleet import drive_process, queue_schema, schedule_process
-from interlock.fleet.postgres import is_schema_newer
+from interlock.fleet.postgres import is_schema_newer_than_program
 from interlock.services.process.identity import ProcessIdentity, boot_id, host_name
 from interlock.state.errors import BusyError, StoreError
 from interlock.state.text import make_visible
@@ -53,7 +53,7 @@ _UPGRADED = (
 )
 
 
-class _LineHandler(logging.Handler):
+class _ReportingHandler(logging.Handler):
     """What the queue and its connections warn of, in a line each."""
 
     def __init__(self, report: Callable[[str], None]) -> None:
@@ -82,7 +82,7 @@ class Worker:
     """Runs whose job it has; on a busy machine a process takes its time to start."""
     _driving: dict[str, Child] = field(default_factory=dict[str, Any])
     _stopping: bool = False
-    _seen: dict[UnsureRun, float] = field(default_factory=dict[UnsureRun, float])
+    _seen: dict[PossiblyAbandonedRun, float] = field(default_factory=dict[PossiblyAbandonedRun, float])
     """What the sweep found, and since when."""
     _own: set[int] = field(default_factory=set[int])
     """What the queue calls this worker."""
@@ -92,25 +92,25 @@ class Worker:
 
     async def run_until_signal(self) -> None:
         """Work until SIGTERM or Ctrl-C: no new jobs then, what runs stops at its next commit and is put back."""
-        logging.basicConfig(level=logging.WARNING, handlers=[_LineHandler(self.report)])
-        worker = self._work = asyncio.ensure_future(self._take_jobs())
+        logging.basicConfig(level=logging.WARNING, handlers=[_ReportingHandler(self.report)])
+        worker = self._work = asyncio.ensure_future(self._take_jobs_across_outages())
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, self._stop_taking_jobs, _STOPPING)
-        sweep = asyncio.ensure_future(self._sweep_periodically())
+        sweep = asyncio.ensure_future(self._recover_abandoned_work_periodically())
         try:
             with suppress(asyncio.CancelledError):
                 await worker
         finally:
             sweep.cancel()
 
-    async def _take_jobs(self) -> None:
+    async def _take_jobs_across_outages(self) -> None:
         """Take jobs from the queue; after an outage of the store, which ends that, begin again."""
         while not self._stopping:
             try:
                 with Store(self.home).database.explain_errors(), queue_schema.unwrap_queue_errors():
-                    await self._take_jobs_until_outage()
+                    await self._run_queue_worker()
             except (StoreError, BusyError) as error:
-                if _is_removed_as_stalled(error):
+                if _is_stalled_worker_removal(error):
                     self.report(
                         "It was silent for so long that another worker counted it out. It begins again."
                     )
@@ -118,7 +118,7 @@ class Worker:
                     self._report_outage(error)
             await asyncio.sleep(_AGAIN_S)
 
-    async def _take_jobs_until_outage(self) -> None:
+    async def _run_queue_worker(self) -> None:
         app = queue_schema.make_queue_app(Store(self.home).path)
         app.task(name=queue.DRIVE, pass_context=True)(self._drive_job)
         app.task(name=queue.START, pass_context=True)(self._start_due_schedule)
@@ -151,7 +151,7 @@ class Worker:
 
         `model`: for whose limit it waited.
         """
-        work = asyncio.ensure_future(self._drive_until_end(context, run, steps, deaths, model))
+        work = asyncio.ensure_future(self._drive_or_give_up_run(context, run, steps, deaths, model))
         while True:
             try:
                 return await asyncio.shield(work)
@@ -162,18 +162,18 @@ class Worker:
                     work.cancel()
                     raise
 
-    async def _drive_until_end(
+    async def _drive_or_give_up_run(
         self, context: "JobContext", run: str, steps: int, deaths: int, model: str
     ) -> None:
-        if await self._write_until_store_answers(is_schema_newer):
-            await self._write_until_store_answers(lambda conn: queue.hand_to_workers(conn, run, if_due=True))
+        if await self._write_with_retry(is_schema_newer_than_program):
+            await self._write_with_retry(lambda conn: queue.hand_to_workers(conn, run, if_due=True))
             return self._stop_taking_jobs(_UPGRADED)
         if context.job.worker_id is not None:
             self._own.add(context.job.worker_id)
         deaths += context.job.attempts  # those of workers: the sweep put the job back
         if deaths and (
-            said := await self._write_until_store_answers(
-                lambda conn: _give_up_if_died_too_often(conn, run, steps, deaths)
+            said := await self._write_with_retry(
+                lambda conn: _give_up_run_if_died_too_often(conn, run, steps, deaths)
             )
         ):
             self.report(said)
@@ -181,39 +181,37 @@ class Worker:
         job = context.job.id or 0
         self._taken.add(run)
         try:
-            if waits := await self._write_until_store_answers(
-                lambda conn: admit(conn, job, run, deaths, model)
+            if waits := await self._write_with_retry(
+                lambda conn: admit_or_requeue_job(conn, job, run, deaths, model)
             ):
                 self.report(f"{run}: waits. {waits}")
                 return
             await self._drive_in_own_process(context, run, steps, deaths)
         finally:
             self._taken.discard(run)
-            await self._write_until_store_answers(lambda conn: leave(conn, job))
+            await self._write_with_retry(lambda conn: end_job_admission(conn, job))
 
     async def _drive_in_own_process(self, context: "JobContext", run: str, steps: int, deaths: int) -> None:
         from procrastinate.exceptions import JobAborted
 
         code, aborted, said, owner = await self._run_process(context, run, drive_process.__name__, run)
         if code:  # killed, or without the store at its end
-            await self._write_until_store_answers(partial(revoke_leases_of_process, run=run, owner=owner))
+            await self._write_with_retry(partial(revoke_leases_of_process, run=run, owner=owner))
         if aborted:
             self.report(f"{run}: stopped on request")
-            await self._write_until_store_answers(partial(queue.mark_stopped, run=run, kind="cancelled"))
+            await self._write_with_retry(partial(queue.mark_due_run_stopped, run=run, kind="cancelled"))
             raise JobAborted
         if self._stopping or code == drive_process.TRY_AGAIN:
             # A job of its own, so that deaths alone are counted.
             after_s = 0 if self._stopping else _AGAIN_S
-            if await self._write_until_store_answers(
+            if await self._write_with_retry(
                 lambda conn: queue.hand_to_workers(conn, run, after_s, if_due=True)
             ):
                 self.report(f"{run}: put back" + (f": {said}" if said and not self._stopping else ""))
         elif code:
             how = f"its process died ({_describe_exit(code)})" + (f": {said}" if said else "")
             self.report(f"{run}: {how}")
-            await self._write_until_store_answers(
-                lambda conn: _enqueue_after_death(conn, run, steps, deaths, how)
-            )
+            await self._write_with_retry(lambda conn: _requeue_run_after_death(conn, run, steps, deaths, how))
 
     async def _start_due_schedule(
         self, context: "JobContext", schedule: str, due: int, deaths: int = 0, **_more: Any
@@ -226,8 +224,8 @@ class Worker:
         if code:
             died = code != drive_process.TRY_AGAIN and not self._stopping
             self.report(f"{what}: put back: {said or _describe_exit(code)}")
-            await self._write_until_store_answers(
-                partial(queue.retry_start, name=schedule, due=due, deaths=deaths + died)
+            await self._write_with_retry(
+                partial(queue.retry_schedule_start, name=schedule, due=due, deaths=deaths + died)
             )
 
     async def _run_process(
@@ -264,11 +262,11 @@ class Worker:
                     process.send_signal(signal.SIGKILL)
         return code, aborted
 
-    async def _write_until_store_answers(self, change: Callable[[Connection], T]) -> T:
+    async def _write_with_retry(self, change: Callable[[Connection], T]) -> T:
         """Write in a transaction of the store; while it doesn't answer, try again."""
 
         def write() -> T:
-            with Store(self.home).writing() as conn:
+            with Store(self.home).write_transaction() as conn:
                 return change(conn)
 
         while True:
@@ -287,19 +285,23 @@ class Worker:
             self._away = str(error)
             self.report(f"The store doesn't answer: {error}")
 
-    async def _sweep_periodically(self) -> None:
+    async def _recover_abandoned_work_periodically(self) -> None:
         """Put back what nobody drives: jobs of dead workers, jobs whose run's lease is silent, runs without a job."""
         while True:
             await asyncio.sleep(_SWEEP_S)
-            if await self._write_until_store_answers(is_schema_newer):
+            if await self._write_with_retry(is_schema_newer_than_program):
                 return self._stop_taking_jobs(_UPGRADED)
-            await self._write_until_store_answers(self._requeue_abandoned_runs)
-            await self._write_until_store_answers(release)
-            await self._write_until_store_answers(lambda conn: queue.retry_abandoned_starts(conn, _STALLED_S))
+            await self._write_with_retry(self._requeue_abandoned_runs)
+            await self._write_with_retry(release_held_jobs)
+            await self._write_with_retry(lambda conn: queue.retry_abandoned_schedule_starts(conn, _STALLED_S))
 
     def _requeue_abandoned_runs(self, conn: Connection) -> None:
         now = time.monotonic()
-        found = [one for one in conn.jobs.list_unsure_runs(_STALLED_S) if self._may_be_abandoned(one)]
+        found = [
+            one
+            for one in conn.jobs.list_possibly_abandoned_runs(_STALLED_S)
+            if self._is_possibly_abandoned(one)
+        ]
         self._seen = {one: self._seen.get(one, now) for one in found}
         for one, since in [*self._seen.items()]:
             if one.stalled or now - since >= _LOST_S:
@@ -307,19 +309,24 @@ class Worker:
                 queue.requeue_abandoned_run(conn, one)
                 self.report(f"{one.run}: nobody drives it; put back")
 
-    def _may_be_abandoned(self, unsure: UnsureRun) -> bool:
-        if unsure.run in self._taken:
+    def _is_possibly_abandoned(self, candidate: PossiblyAbandonedRun) -> bool:
+        if candidate.run in self._taken:
             return False
         # A job without a lease may be about to take it; only the worker that has the job knows.
-        return unsure.stalled or unsure.job is None or bool(unsure.held) or unsure.worker in self._own
+        return (
+            candidate.stalled
+            or candidate.job is None
+            or bool(candidate.held)
+            or candidate.worker in self._own
+        )
 
 
-def _is_removed_as_stalled(error: Exception) -> bool:
+def _is_stalled_worker_removal(error: Exception) -> bool:
     """Return whether it couldn't take a job because another worker, at its start, removed it as silent."""
     return getattr(error.__cause__, "sqlstate", "") == "23503"  # foreign_key_violation: of the job's worker
 
 
-def _enqueue_after_death(conn: Connection, run: str, steps: int, deaths: int, cause: str) -> None:
+def _requeue_run_after_death(conn: Connection, run: str, steps: int, deaths: int, cause: str) -> None:
     """Inside a transaction: put a job for a run whose process died, unless it was cancelled meanwhile."""
     if not queue.can_run_go_on(conn, run):
         return
@@ -328,14 +335,14 @@ def _enqueue_after_death(conn: Connection, run: str, steps: int, deaths: int, ca
     queue.hand_to_workers(conn, run, _AGAIN_S, if_due=True, deaths=before + 1)
 
 
-def _give_up_if_died_too_often(conn: Connection, run: str, steps: int, deaths: int) -> str:
+def _give_up_run_if_died_too_often(conn: Connection, run: str, steps: int, deaths: int) -> str:
     """Inside a transaction: give up a run that died too often without getting further; returns a line on that."""
     if deaths < _DEATHS or queue.has_progressed(conn, run, steps):
         return ""
     last = queue.read_death_message(conn, run)
     why = f"its process or worker died {deaths} times without getting further" + (f"; {last}" if last else "")
     what_now = f"Look into it, then: interlock resume {run}"
-    queue.give_up(conn, run, "died", f"{why[0].upper()}{why[1:]}. {what_now}")
+    queue.mark_run_failed(conn, run, "died", f"{why[0].upper()}{why[1:]}. {what_now}")
     return f"{run}: given up: {why}"
 
 

@@ -49,10 +49,10 @@ def register_pipeline(pipeline: "Pipeline") -> None:
     _ADDED[pipeline.name] = pipeline
 
 
-def offer_workflows(found: "Mapping[str, Callable[[], Pipeline]]") -> None:
+def replace_loadable_workflows(loaders: "Mapping[str, Callable[[], Pipeline]]") -> None:
     """Offer workflows to be loaded on request by name, replacing those offered before."""
     _OFFERED.clear()
-    _OFFERED.update(found)
+    _OFFERED.update(loaders)
 
 
 def is_pipeline(name: str) -> bool:

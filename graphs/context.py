@@ -38,8 +38,8 @@ def build() -> Graph:
 def initial_state(input: ContextInput, context: WorkflowContext) -> dict[str, Any]:
     return {
         "head": append_history(context.transcript, input.history),
-        "prompt": context.prompt(input.prompt),
-        "ide_given": context.ide(input.ide),
+        "prompt": context.record_prompt(input.prompt),
+        "ide_given": context.record_ide(input.ide),
         "off": [name for name, on in input.parts.items() if not on],
         "alone": True,
     }

@@ -22,38 +22,43 @@ from typing_extensions import override
 
 from interlock.graphs.foreign_callbacks import (
     ForeignCallbacks,
-    call_before_tool_nodes,
+    find_tool_nodes,
     isolate_output_and_exits,
-    retry_failed_streams_whole,
-    tool_nodes,
+    patch_models_to_retry_streams,
+    patch_tool_node_calls,
 )
 from interlock.graphs.foreign_interrupts import NodeInterrupts
-from interlock.graphs.foreign_node_results import NodeEnds
+from interlock.graphs.foreign_node_results import NodeCompletionTracker
 from interlock.graphs.foreign_requests import (
     build_graph_context,
+    build_input_model,
     convert_input,
+    find_prompt_field,
     graph_input_from_values,
     ignored_key_warnings,
-    input_model,
-    prompt_field_of,
     to_json_value,
 )
 from interlock.graphs.langgraph_internals import (
     QUESTIONS,
     compile_graph,
     copy_with_saver,
+    drive_with_custom_stream,
     input_fields,
-    is_graph,
+    is_langgraph_graph,
+    make_server_runtime,
     node_timeouts,
-    replace_interrupt,
-    server_runtime,
-    stream_custom_parts,
+    patch_interrupt,
     types_named_by_graph,
 )
 from interlock.graphs.node_contract import restore_types_from_json
-from interlock.graphs.node_errors import NodeError, attribute_node_errors, node_error_line
+from interlock.graphs.node_errors import NodeError, convert_node_errors, node_error_line
 from interlock.graphs.pipeline import Ending, Pipeline
-from interlock.graphs.stored_values import StoredForm, hide_input, own_serializer_of_graph, reveal_input
+from interlock.graphs.stored_values import (
+    StoredForm,
+    decode_if_hidden,
+    encode_hidden_input,
+    find_custom_serializer,
+)
 from interlock.nodes.current_run import DRIVE, CurrentDrive
 from interlock.state.deps import Deps, Stopped
 from interlock.state.errors import (
@@ -150,12 +155,12 @@ class ForeignWorkflow(Pipeline):
 
     @property
     @override
-    def takes_any_value(self) -> bool:
+    def accepts_any_input(self) -> bool:
         return input_fields(self.graph) is None
 
     @override
-    def input_from_program(self, given: Any) -> WorkflowInput:
-        return wrap_foreign_input(given)
+    def parse_program_input(self, value: Any) -> WorkflowInput:
+        return wrap_foreign_input(value)
 
     @override
     def warnings_at_start(self, input: WorkflowInput, env: Mapping[str, str]) -> list[str]:
@@ -168,7 +173,7 @@ class ForeignWorkflow(Pipeline):
 
     @override
     def check_guard(self, guard: bool) -> None:
-        if guard and not any(node.tools_by_name for node in tool_nodes(self.graph)):
+        if guard and not any(node.tools_by_name for node in find_tool_nodes(self.graph)):
             raise InputError(
                 f"--guard finds no ToolNode in {self.name!r}. Put the tools that its nodes call under guarded(…), from "
                 "interlock.workflow.",
@@ -176,12 +181,12 @@ class ForeignWorkflow(Pipeline):
             )
 
     @override
-    def graph_context(self, context: Mapping[str, Any] | None) -> Any:
+    def validate_context(self, context: Mapping[str, Any] | None) -> Any:
         return build_graph_context(self.graph, context or {})
 
     @override
-    def title(self, input: WorkflowInput) -> str:
-        if own_serializer_of_graph(self.graph):
+    def run_title(self, input: WorkflowInput) -> str:
+        if find_custom_serializer(self.graph):
             return self.name
         given = input.given if isinstance(input, ForeignInput) else None
         prompt: Any = cast(Any, given).get(self.prompt_field) if isinstance(given, dict) else given
@@ -193,15 +198,15 @@ class ForeignWorkflow(Pipeline):
         return json.dumps(to_json_value(given), ensure_ascii=False) if given else self.name
 
     @override
-    def _default_enter(self, input: WorkflowInput, context: WorkflowContext) -> dict[str, Any]:
+    def _default_initial_state(self, input: WorkflowInput, context: WorkflowContext) -> dict[str, Any]:
         assert isinstance(input, ForeignInput)
         given: Any = to_json_value(input.given)
-        if self.takes_any_value:
+        if self.accepts_any_input:
             first = {"input": given}
         else:
             first = cast("dict[str, Any]", given) if isinstance(given, dict) else {_WHOLE: given}
-        serde = own_serializer_of_graph(self.graph)
-        return hide_input(serde, first) if serde else first
+        serde = find_custom_serializer(self.graph)
+        return encode_hidden_input(serde, first) if serde else first
 
     @override
     def first_state(
@@ -211,12 +216,12 @@ class ForeignWorkflow(Pipeline):
 
     @override
     def graph_input(self, first: dict[str, Any], channels: Mapping[str, str]) -> Any:
-        first = reveal_input(own_serializer_of_graph(self.graph), first)
-        alone = "input" if self.takes_any_value else _WHOLE
+        first = decode_if_hidden(find_custom_serializer(self.graph), first)
+        alone = "input" if self.accepts_any_input else _WHOLE
         return convert_input(self.graph, first[alone] if {*first} == {alone} else first)
 
     @override
-    def _default_leave(self, values: Mapping[str, Any], context: WorkflowContext) -> WorkflowOutput:
+    def _default_output(self, values: Mapping[str, Any], context: WorkflowContext) -> WorkflowOutput:
         wanted: Any = self.graph.output_channels
         found: Any = values
         if isinstance(values, dict) and not isinstance(wanted, str):
@@ -232,11 +237,13 @@ class ForeignWorkflow(Pipeline):
         except InterlockError:
             raise
         except Exception as error:
-            raise NodeError.of(error) from error
+            raise NodeError.from_exception(error) from error
 
     @override
-    def split_modes(self, asked: Mapping[str, str]) -> tuple[Mapping[str, str], Mapping[str, str]]:
-        return asked, {}  # its tools are guarded by the mode of each drive
+    def split_immediate_modes(
+        self, requested: Mapping[str, str]
+    ) -> tuple[Mapping[str, str], Mapping[str, str]]:
+        return requested, {}  # its tools are guarded by the mode of each drive
 
     @override
     def run_ending(self, values: Mapping[str, Any], output: Mapping[str, Any]) -> Ending:
@@ -244,15 +251,15 @@ class ForeignWorkflow(Pipeline):
 
     @override
     def with_config(self, config: Mapping[str, Any]) -> Pipeline:
-        return replace(self, graph=make_sample_graph(self.factory, config)) if self.factory else self
+        return replace(self, graph=make_graph_for_inspection(self.factory, config)) if self.factory else self
 
     @override
     def thread_format(self) -> StoredForm:
         serde = getattr(self.graph.checkpointer, "serde", None)
-        return StoredForm(self.types, serde, own_serializer_of_graph(self.graph) is not None)
+        return StoredForm(self.types, serde, find_custom_serializer(self.graph) is not None)
 
     @override
-    def check_writable(self) -> None:
+    def check_state_writable(self) -> None:
         pass
 
     @override
@@ -286,7 +293,7 @@ class ForeignWorkflow(Pipeline):
                 yield where, getattr(bound, "afunc", None) or getattr(bound, "func", None)
 
     @override
-    def replays_nodes(self, live: bool) -> bool:
+    def should_run_nodes_in_replay(self, live: bool) -> bool:
         return live
 
     @override
@@ -300,8 +307,8 @@ class ForeignWorkflow(Pipeline):
     @override
     async def advance(self, app: Any, graph_input: Any, config: Any, deps: Deps, control: Any) -> None:
         token = DRIVE.set(CurrentDrive(deps, asyncio.get_running_loop()))
-        replace_interrupt()
-        retry_failed_streams_whole()
+        patch_interrupt()
+        patch_models_to_retry_streams()
         questions = NodeInterrupts(deps)
         asking = QUESTIONS.set(questions)
         watch = ForeignCallbacks(deps, self.name, node_timeouts(app), questions)
@@ -309,19 +316,21 @@ class ForeignWorkflow(Pipeline):
         own = {"configurable": config["configurable"], "callbacks": [watch]}
         try:
             async with AsyncExitStack() as stack:
-                with deps.cancel.guarded(), isolate_output_and_exits():
+                with deps.cancel.cancel_on_stop(), isolate_output_and_exits():
                     if self.factory:
-                        made = await stack.enter_async_context(open_graph(self.factory, config, app.store))
+                        made = await stack.enter_async_context(
+                            open_factory_graph(self.factory, config, app.store)
+                        )
                         app = copy_with_saver(made, app.checkpointer, app.store)
                     if deps.info.guard:
                         from interlock.nodes.guarded_tools import guard_tool_node
 
-                        call_before_tool_nodes(guard_tool_node)
-                    ends = watch.ends = NodeEnds(deps, has_callbacks=True)
-                    work = self._emit_custom_parts(
+                        patch_tool_node_calls(guard_tool_node)
+                    ends = watch.ends = NodeCompletionTracker(deps, has_callbacks=True)
+                    work = self._drive_and_emit_custom_events(
                         app, graph_input, ends.with_task_submitter(own), deps, control
                     )
-                    await ends.wait_for_ends(work)
+                    await ends.await_graph_and_nodes(work)
         except Stopped as stop:
             raise GraphDrained from stop
         except (InterlockError, GraphDrained):
@@ -329,16 +338,16 @@ class ForeignWorkflow(Pipeline):
         except Exception as error:
             if isinstance(error, TimeoutError | NodeTimeoutError):
                 deps.cancel.overdue(0)  # a thread that it left behind would hold the process
-            raise NodeError.of(error, watch.failed) from error
+            raise NodeError.from_exception(error, watch.failed) from error
         finally:
             QUESTIONS.reset(asking)
             DRIVE.reset(token)
 
-    async def _emit_custom_parts(
+    async def _drive_and_emit_custom_events(
         self, app: Any, graph_input: Any, config: Any, deps: Deps, control: Any
     ) -> None:
-        about = self.graph_context(config["configurable"])
-        async for data in stream_custom_parts(
+        about = self.validate_context(config["configurable"])
+        async for data in drive_with_custom_stream(
             app, graph_input, config, context=about, durability="sync", control=control
         ):
             deps.emit(CustomEvent(data=to_json_value(data)))
@@ -354,17 +363,17 @@ def from_langgraph(
     """
     factory = graph if is_graph_factory(graph) else None
     name = name or str(getattr(graph, "name", "") or getattr(graph, "__name__", "") or "graph")
-    graph = _sample_graph_or_setup_error(factory) if factory else graph
-    if not is_graph(graph):
+    graph = _make_graph_or_setup_error(factory) if factory else graph
+    if not is_langgraph_graph(graph):
         raise SetupError(f"{graph!r} isn't a LangGraph graph; expected a StateGraph or an @entrypoint.")
     try:
         compiled = compile_graph(graph)
     except ValueError as error:
         raise SetupError(f"The graph {name!r} can't be compiled: {error}") from error
     notes = ("The graph's own checkpointer isn't used: Interlock keeps its state.",)
-    if hides := own_serializer_of_graph(compiled):
+    if hides := find_custom_serializer(compiled):
         notes = (*notes, _READABLE.format(type(hides).__name__))
-    kind = input_model(compiled, name)
+    kind = build_input_model(compiled, name)
     return ForeignWorkflow(
         name,
         lambda: ForeignGraph(name, compiled),  # pyright: ignore[reportArgumentType] - what the engine asks of a graph
@@ -373,7 +382,7 @@ def from_langgraph(
         graph=compiled,
         summary=summary,
         outcome="",
-        prompt_field=prompt_field_of(compiled, kind),
+        prompt_field=find_prompt_field(compiled, kind),
         notes=notes if compiled.checkpointer not in (None, False, True) else (),
         types=frozenset(types_named_by_graph(compiled) | {(one.__module__, one.__name__) for one in types}),
         factory=factory,
@@ -393,9 +402,9 @@ _READABLE = (
 )
 
 
-def _sample_graph_or_setup_error(factory: Factory) -> Any:
+def _make_graph_or_setup_error(factory: Factory) -> Any:
     try:
-        return make_sample_graph(factory)
+        return make_graph_for_inspection(factory)
     except InterlockError:
         raise
     except THEIR_ERRORS as error:
@@ -435,7 +444,7 @@ class Workflow(Pipeline):
 
     @override
     async def advance(self, app: Any, graph_input: Any, config: Any, deps: Deps, control: Any) -> None:
-        with attribute_node_errors():
+        with convert_node_errors():
             await super().advance(app, graph_input, config, deps, control)
 
 
@@ -445,16 +454,18 @@ def is_graph_factory(found: object) -> bool:
 
 
 @asynccontextmanager
-async def open_graph(factory: Factory, config: Mapping[str, Any], store: Any = None) -> AsyncGenerator[Any]:
+async def open_factory_graph(
+    factory: Factory, config: Mapping[str, Any], store: Any = None
+) -> AsyncGenerator[Any]:
     """The compiled graph of one drive; a context manager stays open around it. Raises `SetupError` otherwise."""
     async with AsyncExitStack() as stack:
         made = _as_context_manager(factory)(*_factory_arguments(factory, config, store))
         made = await made if inspect.isawaitable(made) else made
-        if not is_graph(made) and hasattr(made, "__aenter__"):
+        if not is_langgraph_graph(made) and hasattr(made, "__aenter__"):
             made = await stack.enter_async_context(made)
-        elif not is_graph(made) and hasattr(made, "__enter__"):
+        elif not is_langgraph_graph(made) and hasattr(made, "__enter__"):
             made = stack.enter_context(made)
-        if not is_graph(made):
+        if not is_langgraph_graph(made):
             raise SetupError(
                 f"The function {factory.__name__!r} returned {made!r}; expected a StateGraph or an @entrypoint."
             )
@@ -464,12 +475,12 @@ async def open_graph(factory: Factory, config: Mapping[str, Any], store: Any = N
 _UNCONFIGURED: Mapping[str, Any] = {"configurable": {}}
 
 
-def make_sample_graph(factory: Factory, config: Mapping[str, Any] = _UNCONFIGURED) -> Any:
+def make_graph_for_inspection(factory: Factory, config: Mapping[str, Any] = _UNCONFIGURED) -> Any:
     """Make the graph once, to see its input, nodes and types. Raises what the function raises, and `SetupError`."""
     found: list[Any] = []
 
     async def look() -> None:
-        async with open_graph(factory, config) as graph:
+        async with open_factory_graph(factory, config) as graph:
             found.append(graph)
 
     def run() -> None:
@@ -500,7 +511,7 @@ def _factory_arguments(factory: Factory, config: Mapping[str, Any], store: Any) 
             continue
         kind = str(parameter.annotation)
         wants_runtime = parameter.name == "runtime" or "ServerRuntime" in kind
-        given.append(server_runtime(store) if wants_runtime else dict(config))
+        given.append(make_server_runtime(store) if wants_runtime else dict(config))
     return given
 
 

@@ -17,7 +17,7 @@ from uuid import UUID
 from langgraph.errors import GraphBubbleUp, GraphInterrupt
 
 from interlock.graphs.foreign_interrupts import TOOL_CALL, NodeInterrupts
-from interlock.graphs.foreign_node_results import NodeEnds
+from interlock.graphs.foreign_node_results import NodeCompletionTracker
 from interlock.graphs.foreign_requests import to_json_value
 from interlock.graphs.langgraph_internals import StreamingHandler, task_of_callback
 from interlock.state.deps import Deps
@@ -41,7 +41,7 @@ class ForeignCallbacks(StreamingHandler):
         self._tools: dict[UUID, _ToolCall] = {}
         self.failed = ""
         """The innermost node that raised."""
-        self.ends: NodeEnds | None = None
+        self.ends: NodeCompletionTracker | None = None
 
     def on_chain_start(
         self,
@@ -60,7 +60,7 @@ class ForeignCallbacks(StreamingHandler):
             task == known for known, *_ in [*self._nodes.values()]
         ):  # a part of it; threads start some, too
             return
-        self._questions.begin(task)
+        self._questions.reset_task(task)
         self._deps.steps.record_start(task, namespace, node, self._workflow)
         self._nodes[run_id] = (
             task,
@@ -92,15 +92,17 @@ class ForeignCallbacks(StreamingHandler):
         self._cancel_overdue_timer(run_id)
         if isinstance(error, GraphInterrupt):
             task, node = self._nodes[run_id][:2]
-            self._questions.request_raised_interrupts(task, node, error.args[0] if error.args else ())
-        elif (isinstance(error, Exception) or is_exit(error)) and not isinstance(error, GraphBubbleUp):
+            self._questions.write_requests_for_interrupts(task, node, error.args[0] if error.args else ())
+        elif (isinstance(error, Exception) or is_exit_exception(error)) and not isinstance(
+            error, GraphBubbleUp
+        ):
             self.failed = self.failed or self._nodes[run_id][1]
             self._deps.steps.record_failure(self._nodes[run_id][0])
         self._note_task_end(self._nodes.pop(run_id)[0])
 
     def _note_task_end(self, task: str) -> None:
         if self.ends:
-            self.ends.ended(task)
+            self.ends.mark_task_ended(task)
 
     def _cancel_overdue_timer(self, run_id: UUID) -> None:
         if timer := self._overdue.pop(run_id, None):
@@ -185,7 +187,7 @@ _INJECTED = frozenset({"runtime", "state", "store", "config"})
 _INSIDE: ContextVar[bool] = ContextVar("inside a foreign graph", default=False)
 
 
-def is_exit(error: BaseException) -> bool:
+def is_exit_exception(error: BaseException) -> bool:
     """Return whether an exception ends the event loop or is lost when a task raises it: `SystemExit`, and whatever else
     isn't an `Exception`. Signals don't raise: `engine/driver/stop.py` takes them.
     """
@@ -193,7 +195,7 @@ def is_exit(error: BaseException) -> bool:
 
 
 class ExitError(Exception):
-    """Stands for an exit (`is_exit`), its cause, outside of the task that raised it."""
+    """Stands for an exit (`is_exit_exception`), its cause, outside of the task that raised it."""
 
     def __init__(self, cause: BaseException) -> None:
         super().__init__(f"It exited ({exception_line(cause)}). That ends its run.")
@@ -213,7 +215,7 @@ def isolate_output_and_exits() -> Generator[None]:
     try:
         yield
     except BaseException as error:
-        if not is_exit(error):
+        if not is_exit_exception(error):
             raise
         raise ExitError(error) from error
     finally:
@@ -260,7 +262,7 @@ class _ExitCatcher(Coroutine[Any, Any, Any]):
         try:
             return self.own.send(value)
         except BaseException as error:
-            if not is_exit(error):
+            if not is_exit_exception(error):
                 raise
             raise ExitError(error) from error
 
@@ -268,7 +270,7 @@ class _ExitCatcher(Coroutine[Any, Any, Any]):
         try:
             return self.own.throw(*given)
         except BaseException as error:
-            if not is_exit(error):
+            if not is_exit_exception(error):
                 raise
             raise ExitError(error) from error
 
@@ -277,7 +279,7 @@ class _ExitCatcher(Coroutine[Any, Any, Any]):
 
 
 @cache
-def retry_failed_streams_whole() -> None:
+def patch_models_to_retry_streams() -> None:
     """Ask a model that can't stream once more, for a whole answer: only `ForeignCallbacks` made it stream at all."""
     from langchain_core.language_models.chat_models import BaseChatModel
 
@@ -322,7 +324,7 @@ _STREAMED = set[UUID]()
 """Calls of models that have said something, and last."""
 
 
-def tool_nodes(compiled: Any) -> list[Any]:
+def find_tool_nodes(compiled: Any) -> list[Any]:
     """The `ToolNode`s of a graph and of those inside it."""
     graphs = (compiled, *(inner for _, inner in compiled.get_subgraphs(recurse=True)))
     bound = (node.bound for graph in graphs for node in graph.nodes.values())
@@ -330,7 +332,7 @@ def tool_nodes(compiled: Any) -> list[Any]:
 
 
 @cache
-def call_before_tool_nodes(prepare: Callable[[Any], object]) -> None:
+def patch_tool_node_calls(prepare: Callable[[Any], object]) -> None:
     """Call it with a `ToolNode` before each of its calls, also with those of graphs that tools make or hold."""
     from langgraph.prebuilt import ToolNode
 

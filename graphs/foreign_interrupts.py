@@ -20,8 +20,16 @@ from langgraph.errors import GraphInterrupt
 from langgraph.types import Interrupt
 from pydantic import ConfigDict, TypeAdapter
 
-from interlock.graphs.foreign_requests import interrupt_requests, resume_value_of_answers, to_json_value
-from interlock.graphs.langgraph_internals import earlier_interrupt_id, interrupting_task, validate_answer
+from interlock.graphs.foreign_requests import (
+    requests_from_interrupt,
+    resume_value_from_answers,
+    to_json_value,
+)
+from interlock.graphs.langgraph_internals import (
+    current_namespace_and_scratchpad,
+    langgraph_interrupt_id,
+    validate_answer,
+)
 from interlock.graphs.stored_channels import is_interrupt_id
 from interlock.state.calls import Answer, ApprovalRequest
 from interlock.state.deps import Deps
@@ -52,15 +60,15 @@ class NodeInterrupts:
         self._one = threading.Lock()  # nodes without `async` ask from threads
         self._executions: dict[str, _Execution] = {}
 
-    def begin(self, task: str) -> None:
+    def reset_task(self, task: str) -> None:
         """Forget what the task was given: its node starts again, and asks from the first question."""
         with self._one:
             self._executions.pop(task, None)
 
-    def answer(self, value: Any, response_schema: Any) -> Any:
+    def answer_interrupt(self, value: Any, response_schema: Any) -> Any:
         """Return a person's answer. Raises `GraphInterrupt` where there is none yet."""
-        namespace, marker = interrupting_task()
-        schema, adapter = _answer_schema(response_schema)
+        namespace, marker = current_namespace_and_scratchpad()
+        schema, adapter = _schema_and_adapter(response_schema)
         call = TOOL_CALL.get()
         with self._one:
             node, _, task = namespace.rpartition("|")[2].rpartition(":")
@@ -68,21 +76,21 @@ class NodeInterrupts:
             if execution.marker is not marker:
                 execution = self._executions[task] = _Execution(marker)
             asked = f"{call}\n{_stable_payload_text([value, schema])}"
-            number = self._answer_number(execution, task, call, asked)
+            number = self._next_answer_number(execution, task, call, asked)
             item = Interrupt(value, _hash_texts(task, asked, str(number)), response_schema=schema)
-            requests = interrupt_requests(item, node, _request_key_prefix(task, call))
+            requests = requests_from_interrupt(item, node, _request_key_prefix(task, call))
             found = self._find_answer(requests)
             if found is None:
-                found = self._answer_of_earlier_version(execution, namespace, node, item)
+                found = self._find_earlier_version_answer(execution, namespace, node, item)
             if found is None:
-                self._raise_interrupt(
+                self._write_requests_and_interrupt(
                     execution, item, requests, f"interrupt:{_request_key_prefix(task, call)}"
                 )
             last, times = execution.answers_given.get(asked, (-1, 0))
             execution.answers_given[asked] = (number, times + 1 if number == last else 1)
         return validate_answer(adapter, found[0]) if adapter else found[0]
 
-    def _answer_number(self, execution: _Execution, task: str, call: str, asked: str) -> int:
+    def _next_answer_number(self, execution: _Execution, task: str, call: str, asked: str) -> int:
         """How many answers this very question had before in the execution: a loop asks the same again.
 
         Calls that asked it at the same time share one answer, as nothing tells them apart.
@@ -100,16 +108,16 @@ class NodeInterrupts:
         pairs = [(request, self._deps.approvals.find_answer(request.key)) for request in requests]
         if not all(answer for _, answer in pairs):
             return None
-        return (resume_value_of_answers(cast("list[tuple[ApprovalRequest, Answer]]", pairs)),)
+        return (resume_value_from_answers(cast("list[tuple[ApprovalRequest, Answer]]", pairs)),)
 
-    def _answer_of_earlier_version(
+    def _find_earlier_version_answer(
         self, execution: _Execution, namespace: str, node: str, item: Any
     ) -> tuple[Any] | None:
         """The answer of a run that an earlier version parked, if what it showed is what asks now."""
         schema = item.response_schema
         for number in count():
-            name = earlier_interrupt_id(namespace, number)
-            requests = interrupt_requests(Interrupt(item.value, name, response_schema=schema), node)
+            name = langgraph_interrupt_id(namespace, number)
+            requests = requests_from_interrupt(Interrupt(item.value, name, response_schema=schema), node)
             stored = [self._deps.approvals.find_request(request.key) for request in requests]
             if stored[0] is None:
                 return None
@@ -122,7 +130,7 @@ class NodeInterrupts:
                 return found
         return None
 
-    def _raise_interrupt(
+    def _write_requests_and_interrupt(
         self, execution: _Execution, item: Any, requests: Sequence[ApprovalRequest], place: str
     ) -> NoReturn:
         """`place`: begins the keys of what the same call asks."""
@@ -131,19 +139,19 @@ class NodeInterrupts:
         for request in requests:
             approvals.write_request(request)
         if (alike := execution.raised[item.id]) > 1:
-            approvals.record_alike_count(requests[0].key, alike)
+            approvals.record_parallel_count(requests[0].key, alike)
         else:
             approvals.withdraw_requests(place, item.id)  # this call asks something else by now
         raise GraphInterrupt((item,))
 
-    def request_raised_interrupts(self, task: str, node: str, interrupts: Iterable[Any]) -> None:
+    def write_requests_for_interrupts(self, task: str, node: str, interrupts: Iterable[Any]) -> None:
         """Name what a node raised itself (`NodeInterrupt`): an answer lets the node run once, then it is asked anew."""
         with self._one:
             known = self._executions.get(task, _Execution()).raised
             for place, item in enumerate(interrupts):
                 if item.id in known or self._has_request(item):
                     continue
-                self._request_raised_interrupt(task, node, place, item)
+                self._write_requests_for_interrupt(task, node, place, item)
 
     def _has_request(self, item: Any) -> bool:
         """Whether the request of an interrupt stands already: of an effect, a guarded tool, or a graph inside."""
@@ -152,14 +160,14 @@ class NodeInterrupts:
             return True
         return any(item.id in one.raised for one in self._executions.values())
 
-    def _request_raised_interrupt(self, task: str, node: str, place: int, item: Any) -> None:
+    def _write_requests_for_interrupt(self, task: str, node: str, place: int, item: Any) -> None:
         given, again = item.id if is_interrupt_id(item.id) else "", 0
         item.id = given or _hash_texts(task, f"{_RAISED} {place}", "0")
-        requests = interrupt_requests(item, node, _request_key_prefix(task, _RAISED))
+        requests = requests_from_interrupt(item, node, _request_key_prefix(task, _RAISED))
         while self._find_answer(requests) is not None:
             again += 1
             item.id = _hash_texts(task, f"{_RAISED} {place} {given}", str(again))
-            requests = interrupt_requests(item, node, _request_key_prefix(task, _RAISED))
+            requests = requests_from_interrupt(item, node, _request_key_prefix(task, _RAISED))
         for request in requests:
             self._deps.approvals.write_request(request)
         self._executions.setdefault(task, _Execution()).raised[item.id] += 1
@@ -177,13 +185,13 @@ class RecordedAnswers:
         self._left = [*answered]
         self._as_kept = as_kept
 
-    def answer(self, value: Any, response_schema: Any) -> Any:
+    def answer_interrupt(self, value: Any, response_schema: Any) -> Any:
         """Return the recorded answer. Raises `GraphInterrupt` if nobody was asked this."""
-        namespace, _ = interrupting_task()
-        schema, adapter = _answer_schema(response_schema)
+        namespace, _ = current_namespace_and_scratchpad()
+        schema, adapter = _schema_and_adapter(response_schema)
         item = Interrupt(value, _hash_texts(namespace), response_schema=schema)
         found: list[tuple[ApprovalRequest, Answer]] = []
-        for request in interrupt_requests(item, namespace.rpartition("|")[2].rpartition(":")[0]):
+        for request in requests_from_interrupt(item, namespace.rpartition("|")[2].rpartition(":")[0]):
             same = next(
                 (
                     pair
@@ -197,9 +205,9 @@ class RecordedAnswers:
             self._left.remove(same)
             found.append(same)
         return (
-            validate_answer(adapter, resume_value_of_answers(found))
+            validate_answer(adapter, resume_value_from_answers(found))
             if adapter
-            else resume_value_of_answers(found)
+            else resume_value_from_answers(found)
         )
 
 
@@ -216,7 +224,7 @@ def _shown_fields(request: ApprovalRequest) -> tuple[Any, ...]:
     return request.kind, request.call.name, request.call.args, request.preview, request.questions
 
 
-def _answer_schema(response_schema: Any) -> tuple[Any, Any]:
+def _schema_and_adapter(response_schema: Any) -> tuple[Any, Any]:
     """The JSON schema of an answer, and what makes the answer of it."""
     if response_schema is None or isinstance(response_schema, dict):
         return cast(Any, response_schema), None

@@ -22,11 +22,12 @@ from interlock.state.deps import GRACE_S, Deps, await_despite_cancel
 T = TypeVar("T")
 
 
-class NodeEnds:
+class NodeCompletionTracker:
     """The ends of a graph's nodes, and of those of graphs inside it."""
 
     def __init__(self, deps: Deps, *, has_callbacks: bool) -> None:
-        """`has_callbacks`: callbacks call `ended`; else a thread's end counts, and what it returned may be lost."""
+        """`has_callbacks`: callbacks call `mark_task_ended`; else a thread's end counts, and what it returned may be
+        lost."""
         self.has_callbacks = has_callbacks
         self.cancel, self._loop = deps.cancel, asyncio.get_running_loop()
         self.nodes: dict[str, _UncancelledNode] = {}
@@ -42,16 +43,16 @@ class NodeEnds:
         submitter = {CONFIG_KEY_RUNNER_SUBMIT: lambda: self._submit_node}
         return {**config, "configurable": {**config["configurable"], **submitter}}
 
-    async def wait_for_ends(self, work: Awaitable[T]) -> T:
+    async def await_graph_and_nodes(self, work: Awaitable[T]) -> T:
         """Return what a graph returns, once its nodes have ended and what they returned is saved."""
         task = asyncio.ensure_future(self._wait_until_saved(work))
 
         def stop() -> None:
-            self.hold()
+            self.hold_cancellation()
             task.cancel()
 
         with self._held:
-            return await await_despite_cancel(task, cancelled=stop)
+            return await await_despite_cancel(task, on_cancelled=stop)
 
     async def _wait_until_saved(self, work: Awaitable[T]) -> T:
         try:
@@ -60,15 +61,15 @@ class NodeEnds:
             while left := [one for executor in self._executors for one in executor.tasks if not one.done()]:
                 await asyncio.wait(left)
 
-    def hold(self) -> None:
+    def hold_cancellation(self) -> None:
         """From now on, the drive only waits for ends."""
         if not self.cancel.is_held and not current_runtime():
-            self._held.enter_context(self.cancel.held())
+            self._held.enter_context(self.cancel.hold_for_unstoppable_work())
 
-    def ended(self, task: str) -> None:
+    def mark_task_ended(self, task: str) -> None:
         """Note that a task of LangGraph's has ended; it isn't saved yet."""
         if node := self.nodes.pop(task, None):
-            self._loop.call_soon_threadsafe(_call_after_turns, _TURNS, node.forget, task)
+            self._loop.call_soon_threadsafe(_call_after_loop_iterations, _TURNS, node.forget_saved_task, task)
 
     def _submit_node(self, run: Any, task: Any, *args: Any, **named: Any) -> Any:
         from langgraph._internal._constants import CONFIG_KEY_CALL
@@ -89,9 +90,9 @@ _TURNS = 4
 """Turns of the event loop from the callback at a node's end, which LangChain shields, until the node is saved."""
 
 
-def _call_after_turns(turns: int, call: Callable[..., object], *args: Any) -> None:
+def _call_after_loop_iterations(iterations: int, call: Callable[..., object], *args: Any) -> None:
     loop = asyncio.get_running_loop()
-    loop.call_soon(_call_after_turns, turns - 1, call, *args) if turns else call(*args)
+    loop.call_soon(_call_after_loop_iterations, iterations - 1, call, *args) if iterations else call(*args)
 
 
 _NODE: ContextVar["_UncancelledNode | None"] = ContextVar(
@@ -104,16 +105,16 @@ def _install_thread_pool() -> None:
     loop = asyncio.get_running_loop()
     if loop not in _LOOPS:
         _LOOPS.add(loop)
-        loop.set_default_executor(_NotingThreadPool())
+        loop.set_default_executor(_TrackingThreadPool())
 
 
-class _NotingThreadPool(ThreadPoolExecutor):
+class _TrackingThreadPool(ThreadPoolExecutor):
     """The threads of an event loop, as Python makes them; nodes know of theirs."""
 
     def submit(self, fn: Callable[..., T], /, *args: Any, **named: Any) -> Future[T]:
         thread = super().submit(fn, *args, **named)
         if node := _NODE.get():
-            node.note_thread(fn, thread)
+            node.record_thread(fn, thread)
         return thread
 
 
@@ -124,10 +125,10 @@ class _UncancelledNode:
     Other functions are cancelled. What follows the function, callbacks and edges, has a while.
     """
 
-    def __init__(self, task: Any, ends: NodeEnds) -> None:
+    def __init__(self, task: Any, ends: NodeCompletionTracker) -> None:
         # The last steps write what the node has returned. Where there are none, it calls one in a `@task`.
-        self._own = _with_note_on_return(task.proc, max(1, len(task.writers)), self._note_return)
-        self._is_thread = not task.timeout and _runs_in_thread(task.proc)
+        self._own = _with_return_callback(task.proc, max(1, len(task.writers)), self._mark_returned)
+        self._is_thread = not task.timeout and _is_run_in_thread(task.proc)
         self._has_time_out, self._id, self._ends = bool(task.timeout), task.id, ends
         self._has_returned = self._is_stopping = False
         self._threads: dict[str, list[Future[Any]]] = {}
@@ -153,10 +154,10 @@ class _UncancelledNode:
             self._work.add_done_callback(self._ends.cancel.left.discard)
         return await _await_despite_cancel(self._work, self._stop)
 
-    def _note_return(self) -> None:
+    def _mark_returned(self) -> None:
         self._has_returned = True
 
-    def note_thread(self, work: Any, thread: Future[Any]) -> None:
+    def record_thread(self, work: Any, thread: Future[Any]) -> None:
         """Note that a thread runs the node, or a node or tool of a graph that it calls."""
         called, *_ = getattr(work, "args", ()) or (None,)
         task = current_task_id()
@@ -166,9 +167,9 @@ class _UncancelledNode:
             self._threads.setdefault(task, []).append(thread)
             self._ends.nodes[task] = self
             if not self._ends.has_callbacks:
-                thread.add_done_callback(lambda _: self._ends.ended(task))
+                thread.add_done_callback(lambda _: self._ends.mark_task_ended(task))
 
-    def forget(self, task: str) -> None:
+    def forget_saved_task(self, task: str) -> None:
         """Forget a task that is saved."""
         self._threads.pop(task, None)
         if self._is_stopping and not self._threads:
@@ -178,7 +179,7 @@ class _UncancelledNode:
         if self._is_stopping:  # a second time would interrupt a graph inside that waits for its own nodes
             return
         self._is_stopping = True
-        self._ends.hold()
+        self._ends.hold_cancellation()
         begun = [not thread.cancel() for threads in self._threads.values() for thread in threads]
         if self._has_returned:
             asyncio.get_running_loop().call_later(GRACE_S, self._work.cancel)
@@ -190,7 +191,7 @@ _RUNS_FUNCTIONS = "langchain_core.runnables.config"
 """The module that runs functions of nodes, and tools, in threads."""
 
 
-def _runs_in_thread(runnable: Any) -> bool:
+def _is_run_in_thread(runnable: Any) -> bool:
     """Whether a node, of its writers before it, is a function without `async`, or calls tools without."""
     from langchain_core.runnables import RunnableLambda
 
@@ -229,14 +230,18 @@ async def _exhaust(parts: AsyncIterator[Any]) -> None:
         pass
 
 
-def _with_note_on_return(runnable: Any, writers: int, note: Callable[[], object]) -> Any:
-    """A copy of a node that calls `note` as soon as its function has returned."""
+def _with_return_callback(runnable: Any, writer_count: int, on_return: Callable[[], object]) -> Any:
+    """A copy of a node that calls `on_return` as soon as its function has returned."""
     from langgraph._internal._runnable import RunnableSeq
 
     if isinstance(runnable, RunnableSeq):
         made = copy(cast(Any, runnable))
-        if own := made.steps[:-writers]:  # the node of START only writes
-            made.steps = [*own[:-1], _with_note_on_return(own[-1], writers, note), *made.steps[-writers:]]
+        if own := made.steps[:-writer_count]:  # the node of START only writes
+            made.steps = [
+                *own[:-1],
+                _with_return_callback(own[-1], writer_count, on_return),
+                *made.steps[-writer_count:],
+            ]
         return made
     function: Callable[..., Awaitable[Any]] | None = getattr(runnable, "afunc", None)
     if not iscoroutinefunction(function):
@@ -245,7 +250,7 @@ def _with_note_on_return(runnable: Any, writers: int, note: Callable[[], object]
     @wraps(function)
     async def call(*args: Any, **named: Any) -> Any:
         result = await function(*args, **named)
-        note()
+        on_return()
         return result
 
     made = copy(runnable)

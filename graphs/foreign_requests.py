@@ -28,7 +28,7 @@ _PROMPTS = (MESSAGES, "input", "question", "query", "prompt", "request", "task",
 """Fields that a PROMPT fills, the first one that there is."""
 
 
-def input_model(graph: Any, name: str) -> type[WorkflowInput]:
+def build_input_model(graph: Any, name: str) -> type[WorkflowInput]:
     """A model of the graph's input, for its schema and its flags."""
     fields = input_fields(graph)
     kind = input_type(graph)
@@ -67,7 +67,7 @@ def _has_schema(hint: Any) -> bool:
     return True
 
 
-def prompt_field_of(graph: Any, kind: type[WorkflowInput]) -> str | None:
+def find_prompt_field(graph: Any, kind: type[WorkflowInput]) -> str | None:
     """The field that a PROMPT fills: the messages, or a text of a usual name."""
     fields = input_fields(graph)
     if fields is None:
@@ -190,22 +190,22 @@ _CHOICES: Mapping[str, Choice] = {"approve": "proceed_once", "edit": "modify", "
 """Decision of LangChain's human-in-the-loop middleware → ours."""
 
 
-def interrupt_requests(item: Any, node: str, place: str = "") -> list[ApprovalRequest]:
-    """The requests that an interrupt is. `place`: comes before its id in their keys."""
-    value, key = item.value, f"{_PREFIX}{place}{item.id}"
+def requests_from_interrupt(interrupt: Any, node: str, key_prefix: str = "") -> list[ApprovalRequest]:
+    """The requests that an interrupt is. `key_prefix`: comes before its id in their keys."""
+    value, key = interrupt.value, f"{_PREFIX}{key_prefix}{interrupt.id}"
     if actions := _middleware_actions(value):
-        return [_action_request(f"{key}:{i}", *action) for i, action in enumerate(actions)]
+        return [_make_action_request(f"{key}:{i}", *action) for i, action in enumerate(actions)]
     asked: dict[str, JsonValue] = {"question": _question_text(value)}
-    if schema := _payload_schema(item):
+    if schema := _answer_schema_of_interrupt(interrupt):
         asked["schema"] = schema
     return [
         ApprovalRequest(
             key=f"{key}:0",
             what="question",
             kind="question",
-            call=CallView(id=item.id, name=node, args={}),
+            call=CallView(id=interrupt.id, name=node, args={}),
             reason=f"node {node!r} asks",
-            preview=payload_text_for_people(value),
+            preview=format_payload_for_display(value),
             choices=("proceed_once",),
             questions=(asked,),
         )
@@ -226,19 +226,19 @@ def is_breakpoint_request(request: ApprovalRequest) -> bool:
 def _question_text(value: Any) -> str:
     """The payload for people, its `question` first if it has one: lists show how a text begins."""
     if not isinstance(value, dict):
-        return payload_text_for_people(value)
+        return format_payload_for_display(value)
     rest = cast("dict[Any, Any]", value)
     if not isinstance(text := rest.get("question"), str) or not text.strip():
-        return payload_text_for_people(value)
+        return format_payload_for_display(value)
     others = {key: one for key, one in rest.items() if key != "question"}
-    return "\n".join([text.strip(), *([payload_text_for_people(others)] if others else [])])
+    return "\n".join([text.strip(), *([format_payload_for_display(others)] if others else [])])
 
 
-def _payload_schema(item: Any) -> dict[str, JsonValue]:
+def _answer_schema_of_interrupt(interrupt: Any) -> dict[str, JsonValue]:
     """The JSON schema of the answer, given with the interrupt or in its payload; empty: it has none."""
-    value = item.value
+    value = interrupt.value
     payload = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
-    for one in (item.response_schema, payload.get("response_schema"), payload.get("schema")):
+    for one in (interrupt.response_schema, payload.get("response_schema"), payload.get("schema")):
         if isinstance(one, dict) and {"type", "$ref", "enum"} & cast("dict[str, Any]", one).keys():
             return to_json_value(one)
     return {}
@@ -252,19 +252,19 @@ def check_answer_schema(request: str, text: str, schema: Any) -> None:
         )
 
 
-def breakpoint_request(checkpoint: str, where: str, values: Any) -> ApprovalRequest:
+def make_breakpoint_request(checkpoint: str, where: str, values: Any) -> ApprovalRequest:
     """The request of a breakpoint; its one decision is to go on."""
     return ApprovalRequest(
         key=f"{_PREFIX}{checkpoint}:0",
         kind="approval",
         call=CallView(id=checkpoint, name=where.split("'")[1], args={}),
         reason=f"a breakpoint of the graph: {where}",
-        preview=payload_text_for_people(values),
+        preview=format_payload_for_display(values),
         choices=("proceed_once",),
     )
 
 
-def _action_request(key: str, action: Mapping[str, Any], allowed: Sequence[str]) -> ApprovalRequest:
+def _make_action_request(key: str, action: Mapping[str, Any], allowed: Sequence[str]) -> ApprovalRequest:
     args: dict[str, JsonValue] = to_json_value(dict(action.get("args") or {}))
     choices: tuple[Choice, ...] = tuple(choice for name, choice in _CHOICES.items() if name in allowed)
     return ApprovalRequest(
@@ -272,7 +272,7 @@ def _action_request(key: str, action: Mapping[str, Any], allowed: Sequence[str])
         kind="approval",
         call=CallView(id=key, name=str(action["name"]), args=args),
         reason=" ".join(str(action.get("description") or "the agent asks before it runs this").split()),
-        preview=payload_text_for_people(args),
+        preview=format_payload_for_display(args),
         choices=choices or ("proceed_once", "reject"),
         parameters=(*args,),
     )
@@ -298,7 +298,7 @@ def to_json_value(value: Any) -> Any:
         return str(value)
 
 
-def payload_text_for_people(value: Any) -> str:
+def format_payload_for_display(value: Any) -> str:
     """The payload for people: a text as it is, anything else as YAML."""
     shown = to_json_value(value)
     if isinstance(shown, str):
@@ -310,12 +310,12 @@ def payload_text_for_people(value: Any) -> str:
     return yaml.safe_dump(shown, sort_keys=False, allow_unicode=True, width=1000).strip()
 
 
-def resume_value_of_answers(asked: Sequence[tuple[ApprovalRequest, Any]]) -> Any:
+def resume_value_from_answers(answered: Sequence[tuple[ApprovalRequest, Any]]) -> Any:
     """What an interrupt resumes with: a list of decisions for actions, else the JSON or the text of the answer."""
-    request, answer = asked[0]
+    request, answer = answered[0]
     if request.kind == "question":
         return parse_answer(answer.text or "", request.questions[0].get("schema"))
-    return {"decisions": [_middleware_decision(request, answer) for request, answer in asked]}
+    return {"decisions": [_middleware_decision(request, answer) for request, answer in answered]}
 
 
 def _middleware_decision(request: ApprovalRequest, answer: Answer) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 
 from interlock.graphs.graph_checks import (
+    branches_of_join,
     check_branch_writes,
     check_key_names,
     check_key_types,
@@ -18,21 +19,20 @@ from interlock.graphs.graph_checks import (
     check_reserved_channels,
     check_shared_keys,
     find_loop,
-    join_branches,
     reject_concurrent_joins,
 )
 from interlock.graphs.langgraph_internals import (
-    allow_any_start,
-    is_graph,
-    run_nodes_as_tasks,
+    allow_start_at_any_node,
+    is_langgraph_graph,
+    replace_node_runnables,
 )
-from interlock.graphs.langgraph_node import Node, langgraph_as_node
+from interlock.graphs.langgraph_node import Node, make_langgraph_node
 from interlock.graphs.node_contract import (
     Contract,
+    cached_type_hints,
     channel_types,
+    find_reducer,
     label,
-    reducer_of,
-    type_hints,
     with_run_channels,
     wrap_node,
     wrap_router,
@@ -49,7 +49,7 @@ from interlock.graphs.supersteps import (
 )
 from interlock.state.deps import Deps
 from interlock.state.errors import SetupError
-from interlock.state.node import spec_of
+from interlock.state.node import find_node_spec
 
 Compiled = CompiledStateGraph[Any, Deps, Any, Any]
 Router = Callable[[Any], str]
@@ -98,7 +98,7 @@ class Graph:
         """Add a node; its reads and writes are declared with it (`state/node.py`) and enforced at run time."""
         self.declarations.append((Graph.node, (name, function)))
         where = f"{self.name}.{name}"
-        if spec := spec_of(function):
+        if spec := find_node_spec(function):
             check_key_names(f"{where} reads", self.state, spec.reads)
             check_key_names(f"{where} writes", self.state, spec.writes)
             contract = Contract(self.name, name, self.state, spec.reads, spec.writes, spec.labels)
@@ -106,9 +106,11 @@ class Graph:
             reads, writes = self._state_annotations(name, function)
             check_key_types(f"{where} reads", reads, self.state)
             check_key_types(f"{where} writes", writes, self.state)
-            contract = Contract(self.name, name, self.state, (*type_hints(reads),), (*type_hints(writes),))
+            contract = Contract(
+                self.name, name, self.state, (*cached_type_hints(reads),), (*cached_type_hints(writes),)
+            )
         self._contracts[name] = contract
-        self.wiring.add(name, wrap_node(function, contract), contract.reducers)
+        self.wiring.add_node(name, wrap_node(function, contract), contract.reducers)
 
     def nodes(self, *functions: Node) -> None:
         """Add nodes under their functions' names."""
@@ -128,8 +130,8 @@ class Graph:
         A `StateGraph` becomes one node, which can't `interrupt`.
         """
         where = f"{self.name}.{name}"
-        if is_graph(graph):
-            return self.node(name, langgraph_as_node(where, graph, self.state))
+        if is_langgraph_graph(graph):
+            return self.node(name, make_langgraph_node(where, graph, self.state))
         self.declarations.append((Graph.subgraph, (name, graph, nondeterministic, replayed)))
 
         def check(graph: Graph) -> None:
@@ -148,7 +150,7 @@ class Graph:
         subgraph = Subgraph(build, cast(Any, check), labels, replayed)
         self.subgraphs[name] = self._contracts[name] = subgraph
         reducers = Contract(self.name, name, self.state, (), (*channel_types(self.state),)).reducers
-        self.wiring.add(name, subgraph.run, reducers, subgraph.begin)
+        self.wiring.add_node(name, subgraph.run_as_node, reducers, subgraph.run_in_parent_task)
 
     def together(self, *names: str) -> None:
         """Let nodes share a superstep: where one of them leads to another one, that needs no checkpoint before it.
@@ -167,7 +169,7 @@ class Graph:
             self.declarations.append((Graph.edge, pair))
             self._register_edge(*pair)
             self._plain.append(pair)
-            self.wiring.add_way(*pair)
+            self.wiring.add_edge(*pair)
 
     def join(self, sources: Sequence[str], target: str) -> None:
         """Add an edge from each source: `target` runs once, when all branches have finished."""
@@ -175,7 +177,7 @@ class Graph:
         for source in sources:
             self._register_edge(source, target)
             self._plain.append((source, target))
-            self.wiring.add_way(source, target)
+            self.wiring.add_edge(source, target)
         self.joins[target] = (*sources,)
         self.wiring.mark_as_join(target)
 
@@ -208,7 +210,7 @@ class Graph:
             )
         for target in targets.values():
             self._register_edge(source, target)
-        self.wiring.add_way(source, Choice(wrap_router(router, reads, labels), targets))
+        self.wiring.add_edge(source, Choice(wrap_router(router, reads, labels), targets))
         self._branches.append((source, self._unique_branch(source, router.__name__), targets))
 
     def _unique_branch(self, source: str, name: str, *, sends: bool = False) -> DrawnBranch:
@@ -237,7 +239,7 @@ class Graph:
         sends = wrap_sender(
             sender, self._declared_reads(sender), target, self._payload_keys(target), otherwise
         )
-        self.wiring.add_way(source, FanOut(sends, apart))
+        self.wiring.add_edge(source, FanOut(sends, apart))
         branch = self._unique_branch(source, getattr(sender, "__name__", "sender"), sends=True)
         self._branches.append((source, branch, {name: name for name in targets}))
 
@@ -252,9 +254,9 @@ class Graph:
         reject_concurrent_joins(self.name, self.joins, self._edges)
         for target, sources in self.joins.items():
             check_branch_writes(
-                self.name, join_branches(sources, target, self._edges), self._keys_without_reducer
+                self.name, branches_of_join(sources, target, self._edges), self._keys_without_reducer
             )
-        return self._graph
+        return self._state_graph
 
     def _keys_without_reducer(self, name: str) -> set[str]:
         """Keys a node writes without a reducer; for a subgraph, all shared keys."""
@@ -265,7 +267,7 @@ class Graph:
         else:
             written = {*channel_types(contract.graph.output or contract.graph.state)}
         known = channel_types(self.state)
-        return {key for key in written if key in known and not reducer_of(known[key])}
+        return {key for key in written if key in known and not find_reducer(known[key])}
 
     def unbounded(self) -> list[str]:
         """Nodes that could loop for ever."""
@@ -274,7 +276,7 @@ class Graph:
         )
 
     @cached_property
-    def _graph(self) -> Any:  # Any: the overloads of `add_node` aren't fully typed
+    def _state_graph(self) -> Any:  # Any: the overloads of `add_node` aren't fully typed
         input_schema = with_run_channels(self.input or self.state)
         made: Any = StateGraph  # its types aren't all known
         graph = made(
@@ -299,7 +301,7 @@ class Graph:
     def compiled(self) -> Compiled:
         """Compiled for use as a subgraph: the same in every parent."""
         compiled = self.compile()
-        allow_any_start(compiled)
+        allow_start_at_any_node(compiled)
         return compiled
 
     def compile(self, checkpointer: BaseCheckpointSaver[Any] | None = None) -> Compiled:
@@ -307,7 +309,7 @@ class Graph:
         # docs/internals.md#parts-of-a-graph
         compiled: Any = self.build().compile(checkpointer=checkpointer, name=self.name)  # pyright: ignore[reportUnknownMemberType]
         start = SuperstepTask(self.wiring, START, channel_types(self.input or self.state).keys(), sent=True)
-        run_nodes_as_tasks(compiled, start, self.subgraphs)
+        replace_node_runnables(compiled, start, self.subgraphs)
         return compiled
 
     def _register_edge(self, source: str, target: str) -> None:
@@ -320,18 +322,18 @@ class Graph:
         contract = self._contracts[target]
         if isinstance(contract, Contract):
             return lambda: (contract.state, contract.reads)
-        return lambda: (contract.input_schema, (*type_hints(contract.input_schema),))
+        return lambda: (contract.input_schema, (*cached_type_hints(contract.input_schema),))
 
     def _declared_reads(self, function: Callable[..., Any]) -> tuple[str, ...]:
         reads = next((t for key, t in self._function_hints(function).items() if key != "return"), None)
         if reads is None:
             raise self._untyped_error(function)
         check_key_types(f"{self.name}: {function.__name__} reads", reads, self.state)
-        return (*type_hints(reads),)
+        return (*cached_type_hints(reads),)
 
     def _function_hints(self, function: Callable[..., Any]) -> Mapping[str, Any]:
         try:
-            return type_hints(function)
+            return cached_type_hints(function)
         except TypeError:  # no function of its own, such as a partial
             raise self._untyped_error(function) from None
 
@@ -344,7 +346,7 @@ class Graph:
         )
 
     def _state_annotations(self, name: str, function: Node) -> tuple[type, type]:
-        hints = dict(type_hints(function))
+        hints = dict(cached_type_hints(function))
         try:
             writes = hints.pop("return")
             return next(iter(hints.values())), writes

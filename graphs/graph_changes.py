@@ -17,9 +17,9 @@ from interlock.graphs.graph import Graph
 from interlock.graphs.langgraph_node import Node
 from interlock.graphs.pipeline import Pipeline
 from interlock.graphs.supersteps import Replayed
-from interlock.graphs.user_nodes import call_node, run_or_replay
+from interlock.graphs.user_nodes import call_node, run_or_replay_node
 from interlock.state.errors import UserError
-from interlock.state.node import attach_spec, spec_of
+from interlock.state.node import attach_node_spec, find_node_spec
 from interlock.state.text import did_you_mean
 
 _Declare = Callable[..., None]
@@ -138,7 +138,7 @@ def nondeterministic_nodes(pipeline: Pipeline) -> dict[str, Node | None]:
         **{
             name: function
             for name, function in nodes
-            if (spec := spec_of(function)) and spec.nondeterministic
+            if (spec := find_node_spec(function)) and spec.nondeterministic
         },
     }
 
@@ -198,7 +198,7 @@ def _rebuild_with_node(
 
 
 def _make_switch_node(where: str, old: Node, new: Node, should_replace: Callable[[], bool]) -> Node:
-    was, now = spec_of(old), spec_of(new)
+    was, now = find_node_spec(old), find_node_spec(new)
     assert was is not None and now is not None
     if {*was.labels} != {*now.labels}:
         labels = [", ".join(spec.labels) or "none" for spec in (was, now)]
@@ -208,7 +208,7 @@ def _make_switch_node(where: str, old: Node, new: Node, should_replace: Callable
 
     async def either(state: Any, runtime: Any) -> Any:
         return await (
-            call_node(new, state, runtime) if should_replace() else run_or_replay(old, state, runtime)
+            call_node(new, state, runtime) if should_replace() else run_or_replay_node(old, state, runtime)
         )
 
     both = replace(
@@ -217,4 +217,4 @@ def _make_switch_node(where: str, old: Node, new: Node, should_replace: Callable
         writes=(*dict.fromkeys((*was.writes, *now.writes)),),
         nondeterministic=was.nondeterministic,
     )
-    return attach_spec(either, both)
+    return attach_node_spec(either, both)

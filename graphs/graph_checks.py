@@ -5,7 +5,7 @@ from typing import Any
 
 from langgraph.graph import END, START
 
-from interlock.graphs.node_contract import channel_types, type_hints
+from interlock.graphs.node_contract import cached_type_hints, channel_types
 from interlock.state.chart_channels import ApprovalModeState, strip_chart_metadata
 from interlock.state.errors import SetupError
 from interlock.state.run import BY_PROCESS, OF_PROCESS, RunChannels
@@ -14,7 +14,7 @@ from interlock.state.run import BY_PROCESS, OF_PROCESS, RunChannels
 def check_key_types(what: str, keys: type, state: type) -> None:
     """Each key of `keys` must be a channel of the graph, with the same type. LangGraph would silently add one."""
     known = channel_types(state)
-    for key, kind in type_hints(keys).items():
+    for key, kind in cached_type_hints(keys).items():
         if key not in known:
             raise SetupError(f"{what} {key!r}, which {state.__name__} lacks; it has {sorted(known)}.")
         if strip_chart_metadata(known[key]) != strip_chart_metadata(kind):
@@ -23,13 +23,13 @@ def check_key_types(what: str, keys: type, state: type) -> None:
 
 def check_reserved_channels(name: str, state: type) -> None:
     """A state may not declare a channel of the engine as something else: the engine would obey what nodes write."""
-    declared = type_hints(state)
+    declared = cached_type_hints(state)
     processes = {
         key: "marked OF_PROCESS"
         for key in BY_PROCESS
         if OF_PROCESS not in getattr(declared.get(key), "__metadata__", ())
     }
-    for key, kind in {**type_hints(RunChannels), **_CHARTED, **processes}.items():
+    for key, kind in {**cached_type_hints(RunChannels), **_CHARTED, **processes}.items():
         if key in declared and declared[key] != kind:
             raise SetupError(
                 f"{name}: {state.__name__} declares {key!r} as {declared[key]}, but it is the engine's. Inherit it "
@@ -46,7 +46,7 @@ def check_key_names(what: str, state: type, keys: Sequence[str]) -> None:
 
 def check_shared_keys(what: str, subgraph: type, state: type) -> None:
     """A subgraph and its parent must share at least one key, and each shared key must have the same type."""
-    mine, theirs = type_hints(state), type_hints(subgraph)
+    mine, theirs = cached_type_hints(state), cached_type_hints(subgraph)
     if not (both := mine.keys() & theirs.keys()):
         raise SetupError(
             f"{what}: {subgraph.__name__} and {state.__name__} share no key, so nothing can be handed over."
@@ -90,7 +90,7 @@ def reject_concurrent_joins(
                 )
 
 
-def join_branches(join: Sequence[str], target: str, edges: Mapping[str, Set[str]]) -> list[set[str]]:
+def branches_of_join(join: Sequence[str], target: str, edges: Mapping[str, Set[str]]) -> list[set[str]]:
     """The nodes of each branch of a join: those before its last node that aren't before all the last nodes."""
     reverse: dict[str, set[str]] = {}
     for source, targets in edges.items():

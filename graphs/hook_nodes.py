@@ -13,17 +13,17 @@ from langgraph.graph import END, START
 
 from interlock.graphs.graph import Graph, Router
 from interlock.graphs.langgraph_node import Node
-from interlock.graphs.node_contract import make_state_type, type_hints
+from interlock.graphs.node_contract import cached_type_hints, make_state_type
 from interlock.nodes.check import ask_tests, compare_tests, run_check, run_old_tests, take_tests, try_view
 from interlock.nodes.hooks import (
     SessionHooks,
-    after_await_session,
-    after_session,
     ask_hook,
     ask_session,
     await_session,
-    by_session_end,
-    by_session_start,
+    route_after_await_session,
+    route_after_session_hooks,
+    route_session_end,
+    route_session_start,
     session_end,
     session_start,
     session_start_in_conversation,
@@ -49,12 +49,13 @@ def add_hooks(g: Graph, events: Mapping[HookEvent, tuple[Node, Mapping[str, str]
         g.choose("await_hook", after_await_hook, ("hook_event",), [*events], nodes)
 
 
-def add_answer_check(g: Graph, back: str) -> None:
-    """Add the check that decides on an answer, entered at `run_check`; `back`: the node that lets the model go on."""
+def add_answer_check(g: Graph, feedback_node: str) -> None:
+    """Add the check that decides on an answer, entered at `run_check`; `feedback_node`: the node that lets the model
+    go on."""
     g.nodes(run_check, compare_tests, run_old_tests, try_view, ask_tests, take_tests)
     g.node("notify_tests", notify)
     g.node("await_tests", await_person)
-    over = {"feedback": back, "broken": "finish"}
+    over = {"feedback": feedback_node, "broken": "finish"}
     g.by_label("run_check", {"passed": "finish", "tests matter": "compare_tests", **over})
     g.by_label("compare_tests", {"same": "finish", "changed": "run_old_tests", "unknown": "ask_tests"})
     g.by_label("run_old_tests", {"passed": "finish", "failed": "try_view", "beside code": "ask_tests"})
@@ -64,7 +65,7 @@ def add_answer_check(g: Graph, back: str) -> None:
     g.edge("await_tests", "take_tests")
     # What was accepted may have changed while nobody looked.
     taken = {"accepted": "compare_tests", "trusted": "finish", "stopped": "finish"}
-    g.by_label("take_tests", {**taken, "feedback": back})
+    g.by_label("take_tests", {**taken, "feedback": feedback_node})
 
 
 def after_await_hook(state: Mapping[str, str]) -> str:
@@ -94,22 +95,22 @@ def wrap_in_session(graph: Graph) -> Graph:
             _choose_in_session(root, *arguments)
         else:
             declare(root, *arguments)
-    root.route("session_end", after_session, {"": END, "unknown": "ask_session"})
+    root.route("session_end", route_after_session_hooks, {"": END, "unknown": "ask_session"})
     root.edge("ask_session", "await_session")
-    root.route("await_session", after_await_session, {"start": "session_start", "end": "session_end"})
+    root.route("await_session", route_after_await_session, {"start": "session_start", "end": "session_end"})
     return root
 
 
 def _with_session_channels(state: type) -> type:
-    return make_state_type(state.__name__, {**type_hints(SessionHooks), **type_hints(state)})
+    return make_state_type(state.__name__, {**cached_type_hints(SessionHooks), **cached_type_hints(state)})
 
 
 def _edge_in_session(root: Graph, source: str, target: str) -> None:
     if source == START:
-        root.route(START, by_session_start, {"": target, "session": "session_start"})
-        root.route("session_start", after_session, {"": target, "unknown": "ask_session"})
+        root.route(START, route_session_start, {"": target, "session": "session_start"})
+        root.route("session_start", route_after_session_hooks, {"": target, "unknown": "ask_session"})
     elif target == END:
-        root.route(source, by_session_end, {"": END, "session": "session_end"})
+        root.route(source, route_session_end, {"": END, "session": "session_end"})
     else:
         root.edge(source, target)
 
@@ -124,10 +125,10 @@ def _choose_in_session(
 ) -> None:
     """Double each label that leads to the end: the second leads there through `session_end`; begin with the hooks."""
     if source == START:
-        known = {*reads, *type_hints(SessionHooks), *type_hints(RunChannels)}
+        known = {*reads, *cached_type_hints(SessionHooks), *cached_type_hints(RunChannels)}
         for at, before, label, target in (
-            (START, by_session_start, "session", "session_start"),
-            ("session_start", after_session, "unknown", "ask_session"),
+            (START, route_session_start, "session", "session_start"),
+            ("session_start", route_after_session_hooks, "unknown", "ask_session"),
         ):
             ways = {**targets, label: target}
             root.choose(at, _begin_with_hooks(before, router), (*known,), (*labels, label), ways)
@@ -139,12 +140,12 @@ def _choose_in_session(
 
     def route(state: Any) -> str:
         label = router(state)
-        return over[label] if label in over and by_session_end(state) else label
+        return over[label] if label in over and route_session_end(state) else label
 
     update_wrapper(route, router, ("__name__",), ())
     further = dict.fromkeys(over.values(), "session_end")
     root.choose(
-        source, route, (*reads, *type_hints(RunChannels)), (*labels, *further), {**targets, **further}
+        source, route, (*reads, *cached_type_hints(RunChannels)), (*labels, *further), {**targets, **further}
     )
 
 

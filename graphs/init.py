@@ -12,11 +12,11 @@ from langgraph.graph import END, START
 from interlock.graphs import nested_graph
 from interlock.graphs.graph import Graph
 from interlock.graphs.pipeline import Pipeline
-from interlock.nodes.init import after_turn, check_file, finish, open_init
-from interlock.nodes.main import TURN_ENDS, after_tools, nudge
+from interlock.nodes.init import check_file, finish, open_init, route_after_turn
+from interlock.nodes.main import TURN_ENDS, nudge, route_after_tools
 from interlock.state.init import InitInput, InitOutput, InitState
 from interlock.state.subagent import MAX_DEPTH
-from interlock.state.workflow import WorkflowContext, error_of_state
+from interlock.state.workflow import WorkflowContext, error_from_state
 
 
 def build(depth: int = MAX_DEPTH) -> Graph:
@@ -32,8 +32,8 @@ def build(depth: int = MAX_DEPTH) -> Graph:
     g.by_label("open_init", {"look": "context", "nothing here": "finish"})
     g.edge("context", "turn")
     ended = {"first loop": "nudge", **dict.fromkeys(TURN_ENDS, "finish")}
-    g.route("turn", after_turn, {"calls": "tools", "no calls": "check_file", **ended})
-    g.route("tools", after_tools, {"results": "turn", "stop": "finish"})
+    g.route("turn", route_after_turn, {"calls": "tools", "no calls": "check_file", **ended})
+    g.route("tools", route_after_tools, {"results": "turn", "stop": "finish"})
     g.by_label("check_file", {"over": "finish", "once more": "turn"})
     g.edge("nudge", "turn")
     g.edge("finish", END)
@@ -42,7 +42,7 @@ def build(depth: int = MAX_DEPTH) -> Graph:
 
 def initial_state(input: InitInput, context: WorkflowContext) -> dict[str, Any]:
     return {
-        "prompt": context.prompt(input.hint) if input.hint else "",
+        "prompt": context.record_prompt(input.hint) if input.hint else "",
         "file": input.file or "",
         "approval_mode": context.approval_mode,
         "model": context.model,
@@ -57,7 +57,7 @@ def build_output(values: Mapping[str, Any], context: WorkflowContext) -> InitOut
         status=values["status"],
         file=values["file"],
         response=context.transcript.read_message(values["reply"]).text if answered else "",
-        error=error_of_state(values),
+        error=error_from_state(values),
     )
 
 

@@ -42,7 +42,7 @@ _checkpoint: Any = import_module("langgraph.pregel._checkpoint")
 _runnable: Any = import_module("langgraph._internal._runnable")
 
 
-def interrupting_task() -> tuple[str, object]:
+def current_namespace_and_scratchpad() -> tuple[str, object]:
     """The namespace of the task that calls `interrupt`, and an object that stands for this execution of it."""
     known = get_config()["configurable"]  # pyright: ignore[reportTypedDictNotRequiredAccess]
     return str(known["checkpoint_ns"]), known["__pregel_scratchpad"]
@@ -57,7 +57,7 @@ def current_task_id() -> str:
     return str(known.get("checkpoint_ns", "")).rpartition(":")[2]
 
 
-def earlier_interrupt_id(namespace: str, number: int) -> str:
+def langgraph_interrupt_id(namespace: str, number: int) -> str:
     """The id that LangGraph gives to a task's interrupt after so many answers."""
     return _interrupt_id(namespace, number)
 
@@ -76,7 +76,7 @@ _original_interrupt.__kwdefaults__ = _interrupt.__kwdefaults__
 class InterruptAnswerer(Protocol):
     """Who answers what nodes ask."""
 
-    def answer(self, value: Any, response_schema: Any, /) -> Any:
+    def answer_interrupt(self, value: Any, response_schema: Any, /) -> Any:
         """Return the answer. Raises `GraphInterrupt` where there is none."""
         ...
 
@@ -91,11 +91,11 @@ def answer_interrupt(value: Any, response_schema: Any) -> Any:
     questions = QUESTIONS.get()
     if questions is None:
         return _original_interrupt(value, response_schema=response_schema)
-    return questions.answer(value, response_schema)
+    return questions.answer_interrupt(value, response_schema)
 
 
 @cache
-def replace_interrupt() -> None:
+def patch_interrupt() -> None:
     """Let `interrupt` ask `answer_here`. Its code is replaced, as nodes have imported it by name."""
 
     def interrupt(value: Any, *, response_schema: Any = None) -> Any:
@@ -133,23 +133,39 @@ class DueTask(NamedTuple):
     triggers: tuple[str, ...]
 
 
-def due_tasks(compiled: Any, found: Any) -> list[DueTask]:
+def due_tasks(compiled: Any, stored_checkpoint: Any) -> list[DueTask]:
     """The tasks that a graph runs after a stored checkpoint, in their order."""
-    channels, managed = _channels_at(compiled, found)
-    step = found.metadata.get("step", 0) + 1
-    given = (found.checkpoint, [*found.pending_writes], compiled.nodes, channels, managed, found.config)
+    channels, managed = _channels_at(compiled, stored_checkpoint)
+    step = stored_checkpoint.metadata.get("step", 0) + 1
+    given = (
+        stored_checkpoint.checkpoint,
+        [*stored_checkpoint.pending_writes],
+        compiled.nodes,
+        channels,
+        managed,
+        stored_checkpoint.config,
+    )
     made: Any = _algo.prepare_next_tasks(*given, step, step + 1, for_execution=False)
     return [DueTask(one.id, one.name, one.path, _triggers(compiled, one)) for one in made.values()]
 
 
-async def run_as_node(compiled: Any, found: Any, task: DueTask, function: Any, context: Any) -> list[Any]:
+async def run_function_as_node(
+    compiled: Any, stored_checkpoint: Any, task: DueTask, function: Any, context: Any
+) -> list[Any]:
     """Run a function as the node of a task that a stored checkpoint leads to; returns what it and its edges write."""
     bound = _runnable.coerce_to_runnable(function, name=task.name, trace=True)
     nodes = {**compiled.nodes, task.name: compiled.nodes[task.name].copy({"bound": bound})}
-    channels, managed = _channels_at(compiled, found)
-    step = found.metadata.get("step", 0) + 1
-    place = {**found.config["configurable"], CONFIG_KEY_RUNTIME: Runtime(context=context)}
-    given = (found.checkpoint, [*found.pending_writes], nodes, channels, managed, {"configurable": place})
+    channels, managed = _channels_at(compiled, stored_checkpoint)
+    step = stored_checkpoint.metadata.get("step", 0) + 1
+    place = {**stored_checkpoint.config["configurable"], CONFIG_KEY_RUNTIME: Runtime(context=context)}
+    given = (
+        stored_checkpoint.checkpoint,
+        [*stored_checkpoint.pending_writes],
+        nodes,
+        channels,
+        managed,
+        {"configurable": place},
+    )
     made: Any = _algo.prepare_next_tasks(*given, step, step + 1, for_execution=True)
     await made[task.id].proc.ainvoke(made[task.id].input, made[task.id].config)
     return [*made[task.id].writes]
@@ -160,26 +176,28 @@ def _triggers(compiled: Any, task: Any) -> tuple[str, ...]:
     return ("__pregel_push",) if pushed else (*sorted(compiled.nodes[task.name].triggers),)
 
 
-def _channels_at(compiled: Any, found: Any) -> tuple[Any, Any]:
+def _channels_at(compiled: Any, stored_checkpoint: Any) -> tuple[Any, Any]:
     """The graph's channels with the values of a stored checkpoint, and what it computes besides."""
     saver = compiled.checkpointer
     return _checkpoint.channels_from_checkpoint(
-        compiled.channels, found.checkpoint, saver=saver, config=found.config
+        compiled.channels, stored_checkpoint.checkpoint, saver=saver, config=stored_checkpoint.config
     )
 
 
-def checkpoint_with_writes(
-    compiled: Any, found: Any, done: Iterable[tuple[DueTask, Sequence[tuple[str, Any]]]]
+def apply_writes_to_checkpoint(
+    compiled: Any, stored_checkpoint: Any, done: Iterable[tuple[DueTask, Sequence[tuple[str, Any]]]]
 ) -> Any:
     """The checkpoint that follows a stored one, when these tasks have written that. Raises what a reducer raises."""
-    made = _checkpoint.copy_checkpoint(found.checkpoint)
-    channels, _ = _channels_at(compiled, found)
+    made = _checkpoint.copy_checkpoint(stored_checkpoint.checkpoint)
+    channels, _ = _channels_at(compiled, stored_checkpoint)
     version, nodes = compiled.checkpointer.get_next_version, compiled.trigger_to_nodes
-    if asked := [(channel, value) for task, channel, value in found.pending_writes if task == _NO_TASK]:
+    if asked := [
+        (channel, value) for task, channel, value in stored_checkpoint.pending_writes if task == _NO_TASK
+    ]:
         _algo.apply_writes(made, channels, [_algo.PregelTaskWrites((), INPUT, asked, [])], version, nodes)
     tasks = [_algo.PregelTaskWrites(task.path, task.name, writes, task.triggers) for task, writes in done]
     _algo.apply_writes(made, channels, tasks, version, nodes)
-    return _checkpoint.create_checkpoint(made, channels, found.metadata.get("step", 0) + 1)
+    return _checkpoint.create_checkpoint(made, channels, stored_checkpoint.metadata.get("step", 0) + 1)
 
 
 _NO_TASK = "00000000-0000-0000-0000-000000000000"
@@ -198,7 +216,7 @@ def write_update(config: RunnableConfig, update: Mapping[str, Any], targets: Ite
     ChannelWrite.do_write(config, [*entries, *ways])
 
 
-def state_to_start_at(targets: Sequence[str | Send]) -> dict[str, Any]:
+def start_state_for_targets(targets: Sequence[str | Send]) -> dict[str, Any]:
     """What is added to a graph's input for it to start at these nodes and payloads; see `starts_anywhere`."""
     ways: dict[str, Any] = {EDGE + target: None for target in targets if isinstance(target, str)}
     if sent := [target for target in targets if not isinstance(target, str)]:
@@ -206,12 +224,12 @@ def state_to_start_at(targets: Sequence[str | Send]) -> dict[str, Any]:
     return ways
 
 
-def allow_any_start(compiled: Any) -> None:
+def allow_start_at_any_node(compiled: Any) -> None:
     """Make a compiled graph accept a state with the nodes to start at, instead of an input for its START."""
     compiled.input_channels = [*compiled.channels]
 
 
-def run_nodes_as_tasks(compiled: Any, start: Any, subgraphs: Mapping[str, Any]) -> None:
+def replace_node_runnables(compiled: Any, start: Any, subgraphs: Mapping[str, Any]) -> None:
     """Make each node run its task alone: LangGraph would run a sequence of it and its writers.
 
     `start`: what runs as START. `subgraphs`: what some nodes stand for; a waiting run is asked for their states.
@@ -222,7 +240,7 @@ def run_nodes_as_tasks(compiled: Any, start: Any, subgraphs: Mapping[str, Any]) 
             node.subgraphs = [subgraphs[name]]
 
 
-def initial_values(compiled: Any) -> dict[str, Any]:
+def initial_channel_values(compiled: Any) -> dict[str, Any]:
     """Values of the channels that have one before anything is written, such as those with a reducer."""
     return {key: channel.get() for key, channel in compiled.channels.items() if channel.is_available()}
 
@@ -237,28 +255,28 @@ def has_checkpoint(config: Mapping[str, Any]) -> bool:
     return saver.get_tuple({"configurable": where}) is not None
 
 
-def raise_id_clock(newest: str) -> None:
+def advance_id_clock(newest_id: str) -> None:
     """Make new checkpoint ids sort after this one, even if the clock stepped back.
 
     `docs/internals.md#the-id-clock`.
     """
-    bits = UUID(newest).int
+    bits = UUID(newest_id).int
     stamp = ((bits >> 80) << 12) | ((bits >> 64) & 0xFFF)
     ids._last_v6_timestamp = max(ids._last_v6_timestamp or 0, stamp)  # pyright: ignore[reportPrivateUsage]
 
 
-def is_graph(found: object) -> bool:
+def is_langgraph_graph(value: object) -> bool:
     """Whether it is a graph of LangGraph: a `StateGraph`, one that is compiled, or an `@entrypoint`."""
-    return isinstance(found, StateGraph | Pregel)
+    return isinstance(value, StateGraph | Pregel)
 
 
 def compile_graph(graph: Any) -> Any:
     """The graph, compiled if it isn't. Raises `ValueError` if it can't be."""
     made = cast(Any, graph).compile() if isinstance(graph, StateGraph) else graph
-    return _with_remote_graphs(made) if "langgraph.pregel.remote" in sys.modules else made
+    return _wrap_remote_graphs(made) if "langgraph.pregel.remote" in sys.modules else made
 
 
-def _with_remote_graphs(compiled: Any) -> Any:
+def _wrap_remote_graphs(compiled: Any) -> Any:
     """A copy of a graph, and of those inside it, whose nodes that a server runs (`RemoteGraph`) are nodes like any.
 
     Their types and their state aren't here, and their server gets a thread that it takes.
@@ -271,7 +289,7 @@ def _with_remote_graphs(compiled: Any) -> Any:
 def _replace_remote_graphs_in_node(node: Any) -> Any:
     from langgraph.pregel.remote import RemoteGraph
 
-    inner = {id(one): _with_remote_graphs(one) for one in node.subgraphs if is_graph(one)}
+    inner = {id(one): _wrap_remote_graphs(one) for one in node.subgraphs if is_langgraph_graph(one)}
     bound = inner.get(id(node.bound), node.bound)
     if type(bound) is RemoteGraph:
         given: dict[str, Any] = {**vars(bound)}
@@ -310,7 +328,7 @@ def _with_thread_uuid(config: Any) -> Any:
     return config
 
 
-def server_runtime(store: Any) -> Any:
+def make_server_runtime(store: Any) -> Any:
     """What LangGraph's server gives to a function that makes a graph."""
     from langgraph_sdk.runtime import _ExecutionRuntime  # pyright: ignore[reportPrivateUsage]
 
@@ -359,22 +377,22 @@ def _submit_every_task_of_node(node: Any) -> Any:
 
 
 def find_breakpoint_stops(
-    compiled: Any, snapshot: Any, ran: Callable[[Any], Collection[str]]
+    compiled: Any, snapshot: Any, list_executed_nodes: Callable[[Any], Collection[str]]
 ) -> list[tuple[str, str, Any]]:
     """The breakpoints (`interrupt_before`, `interrupt_after`) that a graph, and those inside it, stand at.
 
-    Each with its checkpoint's id, `before NODE` or `after NODE`, and the values there. `ran`: the nodes of the
-    superstep that ended with a snapshot.
+    Each with its checkpoint's id, `before NODE` or `after NODE`, and the values there. `list_executed_nodes`: the
+    nodes of the superstep that ended with a snapshot.
     """
     found: list[tuple[str, str, Any]] = []
     inside = dict(compiled.get_subgraphs())
     for task in snapshot.tasks:
         if task.name in inside and hasattr(task.state, "tasks"):
-            found += find_breakpoint_stops(inside[task.name], task.state, ran)
+            found += find_breakpoint_stops(inside[task.name], task.state, list_executed_nodes)
     before, after = compiled.interrupt_before_nodes, compiled.interrupt_after_nodes
     stops = [f"before {one.name!r}" for one in snapshot.tasks if _has_breakpoint(one.name, before)]
     if after and snapshot.tasks:
-        stops += [f"after {name!r}" for name in ran(snapshot) if _has_breakpoint(name, after)]
+        stops += [f"after {name!r}" for name in list_executed_nodes(snapshot) if _has_breakpoint(name, after)]
     name = str(snapshot.config["configurable"].get("checkpoint_id", ""))
     return found + [(name, " and ".join(stops), snapshot.values)] * bool(stops)
 
@@ -412,7 +430,7 @@ def types_named_by_graph(compiled: Any) -> set[tuple[str, ...]]:
     return found
 
 
-def types_stored_in_any_graph() -> frozenset[tuple[str, ...]]:
+def always_storable_types() -> frozenset[tuple[str, ...]]:
     """Classes that LangGraph stores and loads again in any graph, and some plain values of other packages."""
     return frozenset(SAFE_MSGPACK_TYPES) | curated_core_allowlist() | _PLAIN_VALUES
 
@@ -491,7 +509,9 @@ TAP: ContextVar[Tap | None] = ContextVar("TAP", default=None)
 """Of the drives in this context; None: nobody looks."""
 
 
-async def stream_custom_parts(app: Any, graph_input: Any, config: Any, **given: Any) -> AsyncIterator[Any]:
+async def drive_with_custom_stream(
+    app: Any, graph_input: Any, config: Any, **given: Any
+) -> AsyncIterator[Any]:
     """Drive a graph, and yield what its nodes write to the stream."""
     _allow_sync_without_saver()
     if tap := TAP.get():
@@ -506,7 +526,7 @@ async def drive_without_stream(app: Any, graph_input: Any, config: Any, **given:
     """Drive a graph whose events are emitted elsewhere."""
     _allow_sync_without_saver()
     if TAP.get():
-        parts = stream_custom_parts(app, graph_input, config, **given)
+        parts = drive_with_custom_stream(app, graph_input, config, **given)
     else:
         parts = app.astream(graph_input, config, stream_mode=[], **given)
     async for _ in parts:

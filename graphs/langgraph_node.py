@@ -8,10 +8,10 @@ from langgraph.config import get_config
 from langgraph.errors import GraphInterrupt
 from langgraph.runtime import Runtime
 
-from interlock.graphs.foreign_node_results import NodeEnds
+from interlock.graphs.foreign_node_results import NodeCompletionTracker
 from interlock.graphs.foreign_node_sources import graph_code_digest
 from interlock.graphs.langgraph_internals import compile_graph, copy_with_saver, input_fields
-from interlock.graphs.node_contract import type_hints
+from interlock.graphs.node_contract import cached_type_hints
 from interlock.nodes.current_run import DRIVE, CurrentDrive
 from interlock.nodes.effects import effect
 from interlock.state.deps import Deps
@@ -21,13 +21,13 @@ from interlock.state.node import node
 Node = Callable[..., Awaitable[Any]]
 
 
-def langgraph_as_node(where: str, graph: Any, state: type) -> Node:
+def make_langgraph_node(where: str, graph: Any, state: type) -> Node:
     """A graph of LangGraph as one node: it gets and gives the keys that both states have, and a kill repeats it whole.
 
     Raises `SetupError` if they share none.
     """
     compiled = copy_with_saver(compile_graph(graph), False, None)
-    ours, theirs = type_hints(state), input_fields(compiled) or {}
+    ours, theirs = cached_type_hints(state), input_fields(compiled) or {}
     reads = tuple(key for key in theirs if key in ours)
     writes = tuple(key for key in compiled.output_channels if key in ours)
     if not (reads and writes):
@@ -44,8 +44,8 @@ def langgraph_as_node(where: str, graph: Any, state: type) -> Node:
         token = DRIVE.set(CurrentDrive(runtime.context, asyncio.get_running_loop()))
         try:
             given = {key: state[key] for key in reads if key in state}
-            ends = NodeEnds(runtime.context, has_callbacks=False)
-            left = await ends.wait_for_ends(
+            ends = NodeCompletionTracker(runtime.context, has_callbacks=False)
+            left = await ends.await_graph_and_nodes(
                 compiled.ainvoke(given, cast(Any, ends.with_task_submitter(get_config())))
             )
         except GraphInterrupt as asked:

@@ -18,11 +18,6 @@ from interlock.graphs.pipeline import Pipeline
 from interlock.nodes.main import (
     TURN_ENDS,
     after_agent,
-    after_command,
-    after_context,
-    after_next_speaker,
-    after_tools,
-    after_turn,
     before_agent,
     expand,
     fill,
@@ -30,12 +25,17 @@ from interlock.nodes.main import (
     go_on,
     nudge,
     open_prompt,
+    route_after_command,
+    route_after_context,
+    route_after_next_speaker,
+    route_after_tools,
+    route_after_turn,
 )
 from interlock.state.command import CommandIn, CommandOut, CommandState
 from interlock.state.main import MainInput, MainOutput, MainState
 from interlock.state.messages import Message
 from interlock.state.subagent import MAX_DEPTH
-from interlock.state.workflow import WorkflowContext, append_history, error_of_state, read_history
+from interlock.state.workflow import WorkflowContext, append_history, error_from_state, read_history
 
 
 def build(depth: int = MAX_DEPTH) -> Graph:
@@ -50,7 +50,7 @@ def build(depth: int = MAX_DEPTH) -> Graph:
     g.subgraph("compress", nested_graph("compress"))
     g.node("continue", go_on)
     g.nodes(nudge, finish)
-    add_answer_check(g, back="turn")
+    add_answer_check(g, feedback_node="turn")
     ended = {"stopped": "finish", "blocked": "finish"}
     add_hooks(
         g,
@@ -67,14 +67,14 @@ def build(depth: int = MAX_DEPTH) -> Graph:
     opened = {"prompt": "context", "command": "command", "unusable": "finish", "answered": "after_agent"}
     g.by_label("open_prompt", {**opened, "compress": "compress"})
     g.edge("compress", "finish")
-    g.route("command", after_command, {"filled": "context", "stop": "finish"})
-    g.route("context", after_context, {"plain": "turn", "hooked": "before_agent"})
+    g.route("command", route_after_command, {"filled": "context", "stop": "finish"})
+    g.route("context", route_after_context, {"plain": "turn", "hooked": "before_agent"})
     answered = {"no calls": "next-speaker", "answered": "after_agent", "done": "finish"}
     over = dict.fromkeys(TURN_ENDS, "finish")
-    g.route("turn", after_turn, {"calls": "tools", **answered, "first loop": "nudge", **over})
-    g.route("tools", after_tools, {"results": "turn", "stop": "finish"})
+    g.route("turn", route_after_turn, {"calls": "tools", **answered, "first loop": "nudge", **over})
+    g.route("tools", route_after_tools, {"results": "turn", "stop": "finish"})
     speaker = {"model": "continue", "answered": "after_agent", "user or nobody": "finish"}
-    g.route("next-speaker", after_next_speaker, speaker)
+    g.route("next-speaker", route_after_next_speaker, speaker)
     g.edge("continue", "turn")
     g.edge("nudge", "turn")
     g.edge("finish", END)
@@ -92,23 +92,23 @@ def _build_command() -> Graph:
 
     g.edge(START, "expand")
     g.by_label("expand", {"shell": "tools", "text": END})
-    g.route("tools", after_tools, {"results": "fill", "stop": END})
+    g.route("tools", route_after_tools, {"results": "fill", "stop": END})
     g.edge("fill", END)
     return g
 
 
 def initial_state(input: MainInput, context: WorkflowContext) -> dict[str, Any]:
     return {
-        **follow_up_state(Message(role="user", origin="person", content=input.prompt), context),
+        **build_prompt_state(Message(role="user", origin="person", content=input.prompt), context),
         "head": append_history(context.transcript, input.history),
-        "ide_given": context.ide(input.ide),
+        "ide_given": context.record_ide(input.ide),
         "session_turns": 0,
         "last_prompt_tokens": 0,
     }
 
 
 def build_output(values: Mapping[str, Any], context: WorkflowContext) -> MainOutput:
-    error = error_of_state(values)
+    error = error_from_state(values)
     answered = values.get("status") in ("done", "stopped_by_hook")  # a hook may stop after the answer
     # A run failed by a refusal still has an answer: what the model says about it.
     answered = answered or (error is not None and error.type == "refused")
@@ -132,13 +132,13 @@ def _joined_answer(history: list[Message]) -> str:
     return "\n\n".join(text for text in reversed(texts) if text)
 
 
-def follow_up_state(prompt: Message | None, context: WorkflowContext) -> dict[str, Any]:
+def build_prompt_state(prompt: Message | None, context: WorkflowContext) -> dict[str, Any]:
     """State for a further prompt of `main`; without one the conversation continues where it ended.
 
     A prompt refused by a hook isn't in the conversation: it stays in the state, and is retried.
     """
     return {
-        **({"prompt": context.prompt(prompt.text)} if prompt else {}),
+        **({"prompt": context.record_prompt(prompt.text)} if prompt else {}),
         "approval_mode": context.approval_mode,
         "model": context.model,
         "max_turns": context.limits.max_turns,
@@ -146,9 +146,9 @@ def follow_up_state(prompt: Message | None, context: WorkflowContext) -> dict[st
     }
 
 
-def next_prompt_state(prompt: Message | None, context: WorkflowContext) -> dict[str, Any]:
+def build_prompt_or_compression_state(prompt: Message | None, context: WorkflowContext) -> dict[str, Any]:
     """`follow_up`, or a compression instead of a prompt."""
-    return {**follow_up_state(prompt, context), "force": context.compress and prompt is None}
+    return {**build_prompt_state(prompt, context), "force": context.compress and prompt is None}
 
 
 PIPELINE = Pipeline(
@@ -160,5 +160,5 @@ PIPELINE = Pipeline(
     needs_model=True,
     enter=initial_state,
     leave=build_output,
-    follow_up=next_prompt_state,
+    follow_up=build_prompt_or_compression_state,
 )

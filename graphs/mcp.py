@@ -19,7 +19,7 @@ from interlock.state.messages import Message, ToolCall
 from interlock.state.names import mcp_tool_name
 from interlock.state.subagent import MAX_DEPTH
 from interlock.state.text import clean_json, replace_surrogates
-from interlock.state.workflow import WorkflowContext, error_of_state
+from interlock.state.workflow import WorkflowContext, error_from_state
 
 _NEEDED = {"list": (), "call": ("server", "name"), "read": ("server", "uri"), "prompt": ("server", "name")}
 
@@ -65,7 +65,7 @@ def build_output(values: Mapping[str, Any], context: WorkflowContext) -> McpOutp
         servers=json.loads(context.transcript.read_message(servers).text) if servers else [],
         content=context.transcript.read_message(found).text if found else None,
         is_error=values["mcp_status"] == "failed" if found else None,
-        error=error_of_state(values),
+        error=error_from_state(values),
     )
 
 

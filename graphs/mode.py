@@ -17,7 +17,7 @@ from interlock.state.messages import Message, ToolCall
 from interlock.state.mode import DEFAULT, ModeInput, ModeOutput, ModeState
 from interlock.state.run import ErrorInfo
 from interlock.state.subagent import MAX_DEPTH
-from interlock.state.workflow import WorkflowContext, error_of_state
+from interlock.state.workflow import WorkflowContext, error_from_state
 
 
 def build(depth: int = MAX_DEPTH) -> Graph:
@@ -58,7 +58,7 @@ def build_output(values: Mapping[str, Any], context: WorkflowContext) -> ModeOut
         allowed=values.get("allowed"),
         error=ErrorInfo(type="rejected", message=answer.text)
         if failed and answer
-        else error_of_state(values),
+        else error_from_state(values),
     )
 
 

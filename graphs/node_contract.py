@@ -15,18 +15,18 @@ from langgraph.types import Send
 from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
 from typing_extensions import TypedDict
 
-from interlock.graphs.foreign_callbacks import is_exit
-from interlock.graphs.user_nodes import route_or_replay, run_or_replay
-from interlock.state.chart_channels import channels_with_charts, check_moves
+from interlock.graphs.foreign_callbacks import is_exit_exception
+from interlock.graphs.user_nodes import route_or_replay, run_or_replay_node
+from interlock.state.chart_channels import check_moves, writable_chart_channels
 from interlock.state.deps import Deps, Stopped
 from interlock.state.errors import RunError, SetupError, exception_line
 from interlock.state.events import ErrorEvent, Event, NodeEnd, NodeStart, Retry
-from interlock.state.node import NodeSpec, attach_spec, spec_of
+from interlock.state.node import NodeSpec, attach_node_spec, find_node_spec
 from interlock.state.run import RunChannels, keep_newest
 
 
 @cache
-def type_hints(annotated: Any) -> Mapping[str, Any]:
+def cached_type_hints(annotated: Any) -> Mapping[str, Any]:
     """Cached type hints of a class or function: read thousands of times while graphs are declared."""
     return get_type_hints(annotated, include_extras=True)
 
@@ -34,7 +34,7 @@ def type_hints(annotated: Any) -> Mapping[str, Any]:
 @cache
 def channel_types(state: type) -> Mapping[str, Any]:
     """A graph's channels and their types: its state's, plus those every graph has."""
-    return {**type_hints(state), **type_hints(RunChannels)}
+    return {**cached_type_hints(state), **cached_type_hints(RunChannels)}
 
 
 @cache
@@ -49,7 +49,7 @@ def make_state_type(name: str, keys: Mapping[str, Any]) -> type:
     return TypedDict(name, channels, total=False)  # pyright: ignore[reportArgumentType,reportReturnType]
 
 
-def reducer_of(kind: Any) -> Callable[[Any, Any], Any] | None:
+def find_reducer(kind: Any) -> Callable[[Any, Any], Any] | None:
     """The function that merges two values, if a channel's type names one."""
     return next((m for m in getattr(kind, "__metadata__", ()) if callable(m)), None)
 
@@ -57,7 +57,7 @@ def reducer_of(kind: Any) -> Callable[[Any, Any], Any] | None:
 Run = Callable[[dict[str, Any], Runtime[Deps]], Awaitable[dict[str, Any]]]
 """A node: maps the whole state, or a payload, to an update."""
 _STRICT = ConfigDict(extra="forbid", strict=True)
-_RUN_CHANNELS = type_hints(RunChannels)
+_RUN_CHANNELS = cached_type_hints(RunChannels)
 
 
 class Contract(NamedTuple):
@@ -74,7 +74,7 @@ class Contract(NamedTuple):
     def reducers(self) -> dict[str, Callable[[Any, Any], Any]]:
         """Reducers of the channels it writes."""
         known = channel_types(self.state)
-        noted = ((key, reducer_of(known[key])) for key in self.writes)
+        noted = ((key, find_reducer(known[key])) for key in self.writes)
         return {key: reducer for key, reducer in noted if reducer and reducer is not keep_newest}
 
 
@@ -86,7 +86,7 @@ def _runtime_for_node(runtime: Runtime[Deps], agent: str) -> Runtime[Deps]:
     tell = runtime.context.emit
     if not agent:
         return runtime if runtime.stream_writer is tell else runtime.override(stream_writer=tell)
-    deps = runtime.context.agents.deps_of(agent)
+    deps = runtime.context.agents.deps_for_agent(agent)
 
     def write(event: Event) -> None:
         tell(event if event.agent else event.model_copy(update={"agent": deps.info.agent}))
@@ -119,7 +119,7 @@ def restore_types_from_json(state: type, values: Mapping[str, Any]) -> dict[str,
     return made
 
 
-def _deps_and_task(runtime: Runtime[Deps], where: str) -> tuple[Deps, ExecutionInfo]:
+def _require_deps_and_task(runtime: Runtime[Deps], where: str) -> tuple[Deps, ExecutionInfo]:
     context: Any = runtime.context
     info = runtime.execution_info
     if context is None or info is None:  # LangGraph lets a graph start without its context
@@ -131,24 +131,24 @@ def wrap_node(function: Callable[..., Awaitable[Any]], contract: Contract) -> Ru
     """Wrap the node: pass only the keys it reads, validate its update, time it, and emit its start and end."""
     workflow, name, _, reads, _, _ = contract
     where = f"{workflow}.{name}"
-    spec = spec_of(function)
+    spec = find_node_spec(function)
     tried = _with_retries(function, spec, where)
-    governed = channels_with_charts((*channel_types(contract.state).items(),), contract.writes)
+    governed = writable_chart_channels((*channel_types(contract.state).items(),), contract.writes)
 
     async def node(state: dict[str, Any], runtime: Runtime[Deps]) -> dict[str, Any]:
-        deps, info = _deps_and_task(runtime, where)
+        deps, info = _require_deps_and_task(runtime, where)
         runtime = _runtime_for_node(runtime, state.get("agent", ""))
         inputs = {key: state[key] for key in reads if key in state}
         deps.steps.record_start(info.task_id, info.checkpoint_ns, name, workflow)
         runtime.stream_writer(NodeStart(workflow=workflow, node=name, checkpoint_id=info.checkpoint_id))
         started = time.perf_counter()
         try:
-            with deps.cancel.guarded():
+            with deps.cancel.cancel_on_stop():
                 update = await tried(inputs, runtime)
         except Stopped as stop:  # the task writes nothing, so that a resumed run repeats it
             raise GraphDrained from stop
         except BaseException as error:
-            if is_exit(error):  # LangGraph notes the node on an `Exception` only
+            if is_exit_exception(error):  # LangGraph notes the node on an `Exception` only
                 error.add_note(f"During task with name '{name}'")
             raise
         ms = (time.perf_counter() - started) * 1000
@@ -160,7 +160,7 @@ def wrap_node(function: Callable[..., Awaitable[Any]], contract: Contract) -> Ru
         )
         return update
 
-    return attach_spec(node, spec)
+    return attach_node_spec(node, spec)
 
 
 def _with_retries(
@@ -169,7 +169,7 @@ def _with_retries(
     """The node with its retries and timeout (`NodeSpec`). A retry finds what earlier tries recorded, e.g. a reply."""
 
     async def once(state: Mapping[str, Any], runtime: Runtime[Deps]) -> Any:
-        return await run_or_replay(function, state, runtime)
+        return await run_or_replay_node(function, state, runtime)
 
     if spec is None or not (spec.retries or spec.timeout_s):
         return once
@@ -228,7 +228,7 @@ def wrap_router(
         label = await route_or_replay(router, {key: state[key] for key in reads if key in state}, runtime)
         if label not in labels:
             raise SetupError(f"{router.__name__} returned {label!r}, expected one of {sorted(labels)}.")
-        deps, info = _deps_and_task(runtime, router.__name__)
+        deps, info = _require_deps_and_task(runtime, router.__name__)
         if label:
             deps.steps.record_route(info.task_id, label)
         return label
@@ -265,7 +265,7 @@ def wrap_sender(
                 raise SetupError(
                     f"{sender.__name__} sent the approval mode {mode!r} to {target!r}; the run is in {now!r}."
                 )
-        deps, info = _deps_and_task(runtime, sender.__name__)
+        deps, info = _require_deps_and_task(runtime, sender.__name__)
         deps.steps.record_route(info.task_id, f"{target}×{len(payloads)}" if payloads else otherwise or END)
         if not payloads:
             return otherwise or END

@@ -28,7 +28,7 @@ class NodeError(RunError):
     kind = "node"
 
     @classmethod
-    def of(cls, error: Exception, node: str = "") -> "NodeError":
+    def from_exception(cls, error: Exception, node: str = "") -> "NodeError":
         """`node`: the one that failed, if that is known."""
         blamed = _failed_node(error, node)
         return cls(
@@ -37,7 +37,7 @@ class NodeError(RunError):
 
 
 @contextmanager
-def attribute_node_errors() -> Generator[None]:
+def convert_node_errors() -> Generator[None]:
     """Within it, what a node of a user's workflow raises is a `NodeError`, and an exit of it, too."""
     try:
         with isolate_output_and_exits():
@@ -47,7 +47,7 @@ def attribute_node_errors() -> Generator[None]:
     except Exception as error:
         if not isinstance(error, ExitError) and not _is_user_error(error):
             raise
-        raise NodeError.of(error, node_named_by_error(error)) from error
+        raise NodeError.from_exception(error, node_named_by_error(error)) from error
 
 
 _FRAMES = 3

@@ -14,7 +14,7 @@ from interlock.graphs.graph import Compiled, Graph
 from interlock.graphs.langgraph_internals import drive_without_stream
 from interlock.graphs.node_contract import channel_types
 from interlock.graphs.stored_values import StoredForm
-from interlock.state.conversation import refusal_warnings, refusals_of_state
+from interlock.state.conversation import refusals_from_state, settled_refusal_warnings
 from interlock.state.deps import Deps
 from interlock.state.errors import InputError, RunError, SetupError, UserError
 from interlock.state.messages import Message
@@ -87,11 +87,11 @@ class Pipeline:
 
     def __post_init__(self) -> None:
         if cast(Any, self.enter) is None:
-            object.__setattr__(self, "enter", self._default_enter)
+            object.__setattr__(self, "enter", self._default_initial_state)
         if cast(Any, self.leave) is None:
-            object.__setattr__(self, "leave", self._default_leave)
+            object.__setattr__(self, "leave", self._default_output)
 
-    def _default_enter(self, input: WorkflowInput, context: WorkflowContext) -> dict[str, Any]:
+    def _default_initial_state(self, input: WorkflowInput, context: WorkflowContext) -> dict[str, Any]:
         known = channel_types(self.declared_graph().state)
         of_run = {
             "model": context.model,
@@ -102,7 +102,7 @@ class Pipeline:
         own: dict[str, Any] = input.model_dump(mode="json", exclude=set(WorkflowInput.model_fields))
         return {**{key: value for key, value in of_run.items() if key in known}, **own}
 
-    def _default_leave(self, values: Mapping[str, Any], context: WorkflowContext) -> WorkflowOutput:  # noqa: ARG002 - its shape
+    def _default_output(self, values: Mapping[str, Any], context: WorkflowContext) -> WorkflowOutput:  # noqa: ARG002 - its shape
         try:
             return self.output.model_validate({k: values[k] for k in self.output.model_fields if k in values})
         except ValidationError as error:
@@ -123,12 +123,12 @@ class Pipeline:
         except ValidationError as error:
             raise to_input_error(self.name, self.input, error) from error
 
-    def input_from_program(self, given: Any) -> WorkflowInput:
+    def parse_program_input(self, value: Any) -> WorkflowInput:
         """Return the input that a program means by a value. Raise `InputError` if it doesn't fit."""
-        return self.validate_input(given)
+        return self.validate_input(value)
 
     @property
-    def takes_any_value(self) -> bool:
+    def accepts_any_input(self) -> bool:
         """Whether an input needn't be an object: a LangGraph graph may take a list or a number."""
         return False
 
@@ -143,7 +143,7 @@ class Pipeline:
                 f"{self.name!r} guards its calls without --guard: that is for graphs of LangGraph.", "guard"
             )
 
-    def graph_context(self, context: Mapping[str, Any] | None) -> Any:
+    def validate_context(self, context: Mapping[str, Any] | None) -> Any:
         """Return the context that its nodes find beside `Deps`. Raise `InputError` if it takes no such one."""
         if context:
             raise InputError(f"{self.name!r} takes no context: only graphs of LangGraph do.", "context")
@@ -164,7 +164,7 @@ class Pipeline:
         """Return what its graph begins with. `first`: the state in the run's row; `channels`: those of this prompt."""
         return {**first, **channels}
 
-    def title(self, input: WorkflowInput) -> str:
+    def run_title(self, input: WorkflowInput) -> str:
         """What lists call a run with this input: its prompt, else what else was given, else the workflow."""
         if self.prompt_field and (prompt := getattr(input, self.prompt_field)):
             return _title_part(prompt)
@@ -180,9 +180,11 @@ class Pipeline:
         """Return a context within which what its own types raise while they are read is a `NodeError`."""
         return nullcontext()
 
-    def split_modes(self, asked: Mapping[str, str]) -> tuple[Mapping[str, str], Mapping[str, str]]:
+    def split_immediate_modes(
+        self, requested: Mapping[str, str]
+    ) -> tuple[Mapping[str, str], Mapping[str, str]]:
         """Return which modes, chosen while a prompt is under way, count at once, and which from the next prompt on."""
-        return {}, asked
+        return {}, requested
 
     def run_ending(self, values: Mapping[str, Any], output: Mapping[str, Any]) -> Ending:
         """Return how a run with this final state and output ended."""
@@ -190,7 +192,7 @@ class Pipeline:
             output.get("status", "done"),
             output.get("error"),
             output.get(self.hands_over_to),
-            refusal_warnings(refusals_of_state(values)) if output else (),
+            settled_refusal_warnings(refusals_from_state(values)) if output else (),
         )
 
     def with_config(self, config: Mapping[str, Any]) -> "Pipeline":  # noqa: ARG002 - a function may make a LangGraph graph
@@ -203,7 +205,7 @@ class Pipeline:
             f"{self.name!r} isn't a LangGraph graph, so it can't continue a thread. Give FILE.py:graph."
         )
 
-    def check_writable(self) -> None:
+    def check_state_writable(self) -> None:
         """Raise `UserError` if programs can't write to its state."""
         raise UserError(
             f"The state of {self.name!r} can't be written: fork the run (copy), or send it a prompt."
@@ -228,7 +230,7 @@ class Pipeline:
             if declare.__name__ == "node":
                 yield cast("tuple[str, Any]", given)
 
-    def replays_nodes(self, live: bool) -> bool:
+    def should_run_nodes_in_replay(self, live: bool) -> bool:
         """Return whether a replay runs its nodes, in place of applying what they wrote.
 
         `live`: their effects are wanted. Raise `UserError` if they never have any.

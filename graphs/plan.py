@@ -13,8 +13,16 @@ from interlock.graphs import nested_graph
 from interlock.graphs.graph import Graph
 from interlock.graphs.hook_nodes import add_hooks
 from interlock.graphs.pipeline import Pipeline
-from interlock.nodes.main import TURN_ENDS, after_context, before_agent, nudge
-from interlock.nodes.plan import after_agent, after_tools, after_turn, finish, hand_over, open_plan, remind
+from interlock.nodes.main import TURN_ENDS, before_agent, nudge, route_after_context
+from interlock.nodes.plan import (
+    after_agent,
+    finish,
+    hand_over,
+    open_plan,
+    remind,
+    route_after_tools,
+    route_after_turn,
+)
 from interlock.state.plan import PlanInput, PlanOutput, PlanState
 from interlock.state.run import ErrorInfo
 from interlock.state.subagent import MAX_DEPTH
@@ -39,12 +47,16 @@ def build(depth: int = MAX_DEPTH) -> Graph:
     )
 
     g.edge(START, "open_plan", "context")
-    g.route("context", after_context, {"plain": "turn", "hooked": "before_agent"})
+    g.route("context", route_after_context, {"plain": "turn", "hooked": "before_agent"})
     over = {"first loop": "nudge", **dict.fromkeys(TURN_ENDS, "finish")}
-    g.route("turn", after_turn, {"calls": "tools", "no calls": "remind", "answered": "after_agent", **over})
+    g.route(
+        "turn", route_after_turn, {"calls": "tools", "no calls": "remind", "answered": "after_agent", **over}
+    )
     phases = dict.fromkeys(("requirements", "exploration", "design", "revision"), "turn")
     g.route(
-        "tools", after_tools, {**phases, "approved": "hand_over", "rejected": "finish", "stopped": "finish"}
+        "tools",
+        route_after_tools,
+        {**phases, "approved": "hand_over", "rejected": "finish", "stopped": "finish"},
     )
     g.by_label("remind", {"once more": "turn", "give up": "finish"})
     g.edge("nudge", "turn")
@@ -55,7 +67,7 @@ def build(depth: int = MAX_DEPTH) -> Graph:
 
 def initial_state(input: PlanInput, context: WorkflowContext) -> dict[str, Any]:
     return {
-        "prompt": context.prompt(input.prompt),
+        "prompt": context.record_prompt(input.prompt),
         "plan_name": input.plan_file or "",
         "model": context.model,
         "max_turns": context.limits.max_turns,

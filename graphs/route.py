@@ -9,7 +9,7 @@ from interlock.graphs.graph import Graph
 from interlock.graphs.pipeline import Pipeline
 from interlock.nodes.route import approval_mode, classifier, default, fallback, numerical, override
 from interlock.state.route import AUTO, EXCLUDED, RouteInput, RouteOutput, RouteState
-from interlock.state.workflow import WorkflowContext, append_history, to_message
+from interlock.state.workflow import WorkflowContext, append_history, parse_input_message
 
 
 def build() -> Graph:
@@ -31,7 +31,7 @@ def initial_state(input: RouteInput, context: WorkflowContext) -> dict[str, Any]
     asked = input.requested_model
     if "requested_model" not in input.model_fields_set and not context.model.startswith("script:"):
         asked = context.model
-    request = to_message("request", {"role": "user", "origin": "person", "content": input.request})
+    request = parse_input_message("request", {"role": "user", "origin": "person", "content": input.request})
     return {
         "head": context.transcript.append(append_history(context.transcript, input.history), [request]),
         "model": asked or AUTO,

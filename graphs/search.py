@@ -16,7 +16,7 @@ from interlock.state.errors import InputError
 from interlock.state.messages import Message
 from interlock.state.search import SearchInput, SearchOutput, SearchState
 from interlock.state.text import replace_surrogates
-from interlock.state.workflow import WorkflowContext, error_of_state
+from interlock.state.workflow import WorkflowContext, error_from_state
 
 
 def build() -> Graph:
@@ -48,7 +48,7 @@ def initial_state(input: SearchInput, context: WorkflowContext) -> dict[str, Any
 
 def build_output(values: Mapping[str, Any], context: WorkflowContext) -> SearchOutput:
     found = json.loads(context.transcript.read_message(values["found"]).text)
-    return SearchOutput(status=values["search_status"], **found, error=error_of_state(values))
+    return SearchOutput(status=values["search_status"], **found, error=error_from_state(values))
 
 
 PIPELINE = Pipeline(

@@ -75,7 +75,7 @@ def is_internal_channel(channel: str) -> bool:
     return channel.startswith((EDGE, "__"))
 
 
-def holds_graph_values(channel: str, value: Any) -> bool:
+def is_graph_value(channel: str, value: Any) -> bool:
     """Whether what is in a channel is of the graph: its state, input, results or payloads, not how it goes on."""
     is_way = channel.startswith(EDGE) or channel in BOOKKEEPING
     return not is_way and not (channel == PAYLOADS and not value)

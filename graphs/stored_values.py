@@ -54,7 +54,7 @@ def make_type_loader(known: Names) -> Callable[[int, bytes], Any]:
     return jsonplus._create_msgpack_ext_hook(cast(Any, known))  # pyright: ignore[reportPrivateUsage]
 
 
-def own_serializer_of_graph(graph: Any) -> Any:
+def find_custom_serializer(graph: Any) -> Any:
     """The serializer of the saver that a graph was compiled with, if it is of another kind than LangGraph's usual
     one, such as one that encrypts: it stores all of the state. None: the graph has no such one."""
     serde = getattr(graph.checkpointer, "serde", None)
@@ -70,21 +70,21 @@ class StoredForm:
     serde: Any = None
     """The serializer of the saver that the graph was compiled with; None: it has none."""
     hides: bool = False
-    """Whether that serializer stores all of the state (`own_serializer_of_graph`)."""
+    """Whether that serializer stores all of the state (`find_custom_serializer`)."""
 
 
-def hide_input(serde: Any, first: Any) -> dict[str, Any]:
+def encode_hidden_input(serde: Any, graph_input: Any) -> dict[str, Any]:
     """An input, as JSON, in the form that a hiding serializer gives it."""
-    kind, data = serde.dumps_typed(first)
+    kind, data = serde.dumps_typed(graph_input)
     return {_HIDDEN: [kind, b64encode(data).decode()]}
 
 
-def reveal_input(serde: Any, first: dict[str, Any]) -> dict[str, Any]:
+def decode_if_hidden(serde: Any, stored_input: dict[str, Any]) -> dict[str, Any]:
     """The input of a run's row, whether it is `hidden` or not. Raises `RunError` if its serializer doesn't bring it
     back."""
-    if {*first} != {_HIDDEN}:
-        return first
-    kind, data = first[_HIDDEN]
+    if {*stored_input} != {_HIDDEN}:
+        return stored_input
+    kind, data = stored_input[_HIDDEN]
     if serde is None:
         raise RunError(f"The input was stored by the graph's own serializer ({kind!r}), which it lost since.")
     try:
@@ -99,9 +99,9 @@ def reveal_input(serde: Any, first: dict[str, Any]) -> dict[str, Any]:
 _HIDDEN = "interlock: in the form of the graph's own serializer"
 
 
-def find_unstorable(value: Any, known: Names, serde: Any) -> str:
+def describe_unstorable_value(value: Any, known: Names, serde: Any) -> str:
     """What of a value wouldn't come back as it is; empty: nothing."""
-    if wrong := _find_foreign_class(value, known):
+    if wrong := _describe_unloadable_class(value, known):
         return wrong
     try:
         serde.dumps_typed(value)
@@ -112,7 +112,7 @@ def find_unstorable(value: Any, known: Names, serde: Any) -> str:
     return ""
 
 
-def _find_foreign_class(value: Any, known: Names, deep: int = 0) -> str:
+def _describe_unloadable_class(value: Any, known: Names, deep: int = 0) -> str:
     """The first class inside that would be loaded as plain data; empty: none."""
     kind: Any = type(value)  # pyright: ignore[reportUnknownVariableType]
     if value is None or kind in _PLAIN or deep > 20:
@@ -121,7 +121,7 @@ def _find_foreign_class(value: Any, known: Names, deep: int = 0) -> str:
         return f"a defaultdict whose default is made by {value.default_factory!r}, not by a class such as int"
     if kind in _CONTAINERS:
         inner: Any = [*value.values()] if isinstance(value, dict) else value
-        return next(filter(None, (_find_foreign_class(one, known, deep + 1) for one in inner)), "")
+        return next(filter(None, (_describe_unloadable_class(one, known, deep + 1) for one in inner)), "")
     if (kind.__module__, kind.__qualname__) in known or (kind.__module__, kind.__name__) in known:
         return ""
     if isinstance(value, str) and not isinstance(value, Enum):
@@ -140,7 +140,7 @@ _CONTAINERS = (list, tuple, set, frozenset, dict, deque, Counter, OrderedDict, d
 
 
 @cache
-def class_preserving_encoder() -> Callable[[Any], bytes]:
+def make_class_preserving_encoder() -> Callable[[Any], bytes]:
     """LangGraph's encoder, by which tuples and the dictionaries of `collections` come back as what they were, and a
     deque with its limit: its own makes lists, plain dictionaries and an endless deque of them."""
     # LangGraph's own has `?` for a lone surrogate, so a text would come back as another one.

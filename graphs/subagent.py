@@ -14,16 +14,16 @@ from interlock.graphs.graph import Graph
 from interlock.graphs.pipeline import Pipeline
 from interlock.nodes.main import nudge
 from interlock.nodes.subagent import (
-    after_turn,
     check_end,
     check_result,
     finish,
     recover,
+    route_after_turn,
     send_back,
     start,
     take_notes,
 )
-from interlock.nodes.tools_results import recorded_result
+from interlock.nodes.tools_results import require_recorded_result
 from interlock.state.calls import CallKey, ToolResult
 from interlock.state.errors import InputError
 from interlock.state.messages import Message, ToolCall
@@ -51,7 +51,7 @@ def build(depth: int = MAX_DEPTH - 1, name: str = "subagent") -> Graph:
     g.edge(START, "start", "context", "check_end")
     g.by_label("check_end", {"turn": "turn", "time or turns are up": "recover"})
     turned = {"calls": "tools", "no call": "recover", "first loop": "nudge", "failed": "finish"}
-    g.route("turn", after_turn, turned)
+    g.route("turn", route_after_turn, turned)
     g.edge("tools", "take_notes", "check_result")
     ended = {"complete": "finish", "aborted": "finish"}
     g.by_label("check_result", {**ended, "open questions": "send_back", "go on": "check_end"})
@@ -74,10 +74,10 @@ def initial_state(input: SubagentInput, context: WorkflowContext) -> dict[str, A
     args: dict[str, JsonValue] = {"agent_name": input.agent, "prompt": input.prompt or ""}
     if input.inputs:
         args["inputs"] = input.inputs
-    return state_with_call("invoke_agent", args, context)
+    return build_state_with_call("invoke_agent", args, context)
 
 
-def state_with_call(tool: str, args: dict[str, JsonValue], context: WorkflowContext) -> dict[str, Any]:
+def build_state_with_call(tool: str, args: dict[str, JsonValue], context: WorkflowContext) -> dict[str, Any]:
     call = ToolCall.model_validate({"id": "0", "name": tool, "args": clean_json(args)})
     message = context.transcript.append("", [Message(role="assistant", tool_calls=(call,))])
     return {"message": message, "index": 0, "attempt": 1, "approval_mode": context.approval_mode}
@@ -96,7 +96,7 @@ def build_output(values: Mapping[str, Any], context: WorkflowContext) -> Subagen
 
 
 def recorded_agent_result(values: Mapping[str, Any], context: WorkflowContext) -> ToolResult:
-    return recorded_result(context.journal, CallKey.parse(values["call"]))
+    return require_recorded_result(context.journal, CallKey.parse(values["call"]))
 
 
 PIPELINE = Pipeline(

@@ -11,8 +11,8 @@ LangGraph runs a `SuperstepTask` as each node. That asks the graph's `Wiring`, w
 it may (`_run_followers`), and returns the update of all nodes with the targets of the last one.
 
 A graph that is a node of another one (`Subgraph`) begins in the task of that node, if it named START. If it doesn't
-reach its end there, LangGraph runs the rest from the nodes that come next (`Reached`). Where that graph shares its
-superstep with other nodes, its own task gets the progress as a payload (`AT`, `DONE`).
+reach its end there, LangGraph runs the rest from the nodes that come next (`SuperstepProgress`). Where that graph
+shares its superstep with other nodes, its own task gets the progress as a payload (`AT`, `DONE`).
 """
 
 import asyncio
@@ -31,9 +31,9 @@ from langgraph.types import Send
 
 from interlock.graphs.langgraph_internals import (
     has_checkpoint,
-    initial_values,
+    initial_channel_values,
     read_channels,
-    state_to_start_at,
+    start_state_for_targets,
     write_update,
 )
 from interlock.graphs.node_contract import Run, channel_types
@@ -50,7 +50,7 @@ DONE = "__done__"
 """Key for what its nodes did so far, for the step log."""
 
 
-class Reached(NamedTuple):
+class SuperstepProgress(NamedTuple):
     """How far a superstep got."""
 
     targets: Sequence[_Target]
@@ -64,7 +64,7 @@ class Reached(NamedTuple):
         return {key: self.state[key] for update in self.updates for key in update}
 
 
-_Begin = Callable[[dict[str, Any], Runtime[Deps]], Awaitable[Reached]]
+_Begin = Callable[[dict[str, Any], Runtime[Deps]], Awaitable[SuperstepProgress]]
 """Begins a graph within another node's task."""
 
 
@@ -75,7 +75,7 @@ class _WiredNode(NamedTuple):
     begin: _Begin | None = None
     """Set for a graph."""
 
-    def state_after(self, state: dict[str, Any], update: Mapping[str, Any]) -> dict[str, Any]:
+    def apply_update(self, state: dict[str, Any], update: Mapping[str, Any]) -> dict[str, Any]:
         both = self.reducers.keys() & update.keys() & state.keys()
         return {**state, **update, **{key: self.reducers[key](state[key], update[key]) for key in both}}
 
@@ -102,11 +102,11 @@ class Wiring:
         self._together: set[str] = set()
         self._joins: set[str] = set()
 
-    def add(self, name: str, run: Run, reducers: _Reducers, begin: _Begin | None = None) -> None:
+    def add_node(self, name: str, run: Run, reducers: _Reducers, begin: _Begin | None = None) -> None:
         self._nodes[name] = _WiredNode(run, reducers, begin)
 
-    def add_way(self, source: str, way: str | Choice | FanOut) -> None:
-        self._ways.setdefault(source, []).append(way)
+    def add_edge(self, source: str, edge: str | Choice | FanOut) -> None:
+        self._ways.setdefault(source, []).append(edge)
 
     def share_superstep(self, names: Sequence[str]) -> None:
         """Let these nodes share a superstep, if they follow each other."""
@@ -116,7 +116,7 @@ class Wiring:
         """Give a node that waits for branches a superstep of its own."""
         self._joins.add(name)
 
-    def _shares(self, name: str) -> bool:
+    def _can_share_superstep(self, name: str) -> bool:
         return name in self._together and name not in self._joins
 
     def _next_in_task(
@@ -141,83 +141,88 @@ class Wiring:
             return ""
         (target,) = targets
         name = target.node if isinstance(target, Send) else target
-        if name in has_run or not self._shares(name):
+        if name in has_run or not self._can_share_superstep(name):
             return ""
         fans = [way for way in self._ways[source] if isinstance(way, FanOut) and isinstance(target, Send)]
         is_apart = any(way.apart(state) for way in fans)
         return "" if is_apart or self._nodes[name].reducers.keys() & written else name
 
-    def function(self, name: str) -> Run:
+    def node_function(self, name: str) -> Run:
         """Return what runs as the node."""
         return self._nodes[name].run
 
-    async def run(
+    async def run_task(
         self,
-        at: str,
+        node: str,
         state: dict[str, Any],
         runtime: Runtime[Deps],
-        read: Callable[[], dict[str, Any]] | None,
+        read_state: Callable[[], dict[str, Any]] | None,
     ) -> tuple[dict[str, Any], Sequence[_Target]]:
         """Run a task of LangGraph: the node, and those behind it that share its superstep. Return their update, and
         where they lead.
 
-        `read`: reads the state, if the node got a payload; others may have got one beside it, so nothing follows it.
+        `read_state`: reads the state, if the node got a payload; others may have got one beside it, so nothing follows
+        it.
         """
-        if at == START:
-            return state, await self._next_targets(at, {**read(), **state} if read else state, runtime)
-        update = await self._nodes[at].run(state, runtime)
-        state = self._nodes[at].state_after(read() if read else state, update)
-        if read or not self._shares(at):
-            return update, await self._next_targets(at, state, runtime)
-        reached = await self._run_followers(at, state, runtime, _as_same_task, {*update})
+        if node == START:
+            return state, await self._next_targets(
+                node, {**read_state(), **state} if read_state else state, runtime
+            )
+        update = await self._nodes[node].run(state, runtime)
+        state = self._nodes[node].apply_update(read_state() if read_state else state, update)
+        if read_state or not self._can_share_superstep(node):
+            return update, await self._next_targets(node, state, runtime)
+        reached = await self._run_followers(node, state, runtime, _runtime_for_same_task, {*update})
         return {**update, **{k: v for one in reached.updates for k, v in one.items()}}, reached.targets
 
-    async def begin(self, state: dict[str, Any], runtime: Runtime[Deps]) -> Reached:
+    async def run_from_start(self, state: dict[str, Any], runtime: Runtime[Deps]) -> SuperstepProgress:
         """Run the graph from its START as far as it gets in the task of the node that it is."""
         if START in self._together:
-            return await self._run_followers(START, state, runtime, _as_inner_task)
-        return Reached(
+            return await self._run_followers(START, state, runtime, _runtime_for_inner_task)
+        return SuperstepProgress(
             [target for target in await self._next_targets(START, state, runtime) if target != END], state
         )
 
     async def _run_followers(
         self,
-        at: str,
+        last_node: str,
         state: dict[str, Any],
         runtime: Runtime[Deps],
-        place: Callable[[Runtime[Deps], str], Runtime[Deps]],
+        make_runtime: Callable[[Runtime[Deps], str], Runtime[Deps]],
         written_here: set[str] | None = None,
-    ) -> Reached:
+    ) -> SuperstepProgress:
         """Go on from a node that has run, while the only next one shares its superstep and hasn't run in it yet.
 
-        `place`: returns the runtime of a node. `written_here`: keys of an update that LangGraph reduces, which takes
-        one value of each; None: the caller takes the reduced values.
+        `make_runtime`: returns the runtime of a node. `written_here`: keys of an update that LangGraph reduces, which
+        takes one value of each; None: the caller takes the reduced values.
         """
-        has_run, updates = {at}, list[Mapping[str, Any]]()
-        targets = await self._next_targets(at, state, runtime)
-        while name := self._next_in_task(at, targets, state, has_run, written_here or set(), runtime):
+        has_run, updates = {last_node}, list[Mapping[str, Any]]()
+        targets = await self._next_targets(last_node, state, runtime)
+        while name := self._next_in_task(last_node, targets, state, has_run, written_here or set(), runtime):
             given = targets[0].arg if isinstance(targets[0], Send) else state
-            node, here = self._nodes[name], place(runtime, name)
-            reached = await self._run_in_task(name, given, here)
+            node, here = self._nodes[name], make_runtime(runtime, name)
+            reached = await self._run_in_current_task(name, given, here)
             if reached.targets:
-                done = here.context.steps.hand_on_graph(_execution_info(here).task_id)
+                done = here.context.steps.detach_graph_steps(_execution_info(here).task_id)
                 targets = [Send(name, {**given, **reached.state, AT: [*reached.targets], DONE: done})]
                 break
             update = reached.updates[0]
-            state = node.state_after(state, update)
+            state = node.apply_update(state, update)
             updates.append(update)
             if written_here is not None:
                 written_here |= update.keys()
-            at = name
-            has_run.add(at)
-            targets = await self._next_targets(at, state, here)
-        return Reached([target for target in targets if target != END], state, updates)
+            last_node = name
+            has_run.add(last_node)
+            targets = await self._next_targets(last_node, state, here)
+        return SuperstepProgress([target for target in targets if target != END], state, updates)
 
-    async def _run_in_task(self, name: str, state: dict[str, Any], runtime: Runtime[Deps]) -> Reached:
+    async def _run_in_current_task(
+        self, name: str, state: dict[str, Any], runtime: Runtime[Deps]
+    ) -> SuperstepProgress:
         """Run a node in the task of another one; of a graph, as much as it can there."""
         node = self._nodes[name]
         if node.begin is None:
-            return Reached((), state, [await node.run(state, runtime)])
+            return SuperstepProgress((), state, [await node.run(state, runtime)])
         info, steps, started = _execution_info(runtime), runtime.context.steps, time.perf_counter()
         steps.record_start(info.task_id, info.checkpoint_ns, name, "")
         reached = await node.begin(state, runtime)
@@ -271,14 +276,14 @@ class Subgraph:
         return self.graph.compiled
 
     @cached_property
-    def _initial(self) -> Mapping[str, Any]:
-        return initial_values(self.compiled)
+    def _initial_values(self) -> Mapping[str, Any]:
+        return initial_channel_values(self.compiled)
 
     @property
     def input_schema(self) -> type:
         return self.graph.input or self.graph.state
 
-    async def run(self, state: dict[str, Any], _: Runtime[Deps]) -> dict[str, Any]:
+    async def run_as_node(self, state: dict[str, Any], _: Runtime[Deps]) -> dict[str, Any]:
         if (replayed := self._replayed()) is not None:
             return replayed
         config = get_config()
@@ -286,45 +291,45 @@ class Subgraph:
         inputs = {key: state[key] for key in channel_types(self.input_schema) if key in state}
         if has_checkpoint(config):
             return await self._drive_graph(inputs, config)
-        reached = self._superstep_progress(state) or await self._run_first_superstep(
+        reached = self._take_over_progress(state) or await self._run_first_superstep(
             inputs, get_runtime(Deps)
         )
         if not reached.targets:
             return self._output_update(reached)
         # Graphs that ran in its superstep have left keys of their own: drop them.
         state = {key: value for key, value in reached.state.items() if key in compiled.channels}
-        return await self._drive_graph({**state, **state_to_start_at(reached.targets)}, config)
+        return await self._drive_graph({**state, **start_state_for_targets(reached.targets)}, config)
 
-    async def _run_first_superstep(self, inputs: dict[str, Any], runtime: Runtime[Deps]) -> Reached:
-        return await self.graph.wiring.begin({**self._initial, **inputs}, runtime)
+    async def _run_first_superstep(self, inputs: dict[str, Any], runtime: Runtime[Deps]) -> SuperstepProgress:
+        return await self.graph.wiring.begin({**self._initial_values, **inputs}, runtime)
 
-    async def _drive_graph(self, given: dict[str, Any], config: Any) -> dict[str, Any]:
+    async def _drive_graph(self, graph_input: dict[str, Any], config: Any) -> dict[str, Any]:
         """As `ainvoke`, which collects each node's update, too."""
         compiled: Any = self.compiled
         left: dict[str, Any] = {}
         keys = compiled.output_channels
-        async for values in compiled.astream(given, config, stream_mode="values", output_keys=keys):
+        async for values in compiled.astream(graph_input, config, stream_mode="values", output_keys=keys):
             left = values
         return left
 
-    def _superstep_progress(self, state: dict[str, Any]) -> Reached | None:
+    def _take_over_progress(self, state: dict[str, Any]) -> SuperstepProgress | None:
         """Return its progress in the superstep of the node that sent the payload, if any."""
         if AT not in state:
             return None
         runtime = get_runtime(Deps)
         if state[DONE] and (info := runtime.execution_info):
-            runtime.context.steps.take_over_graph(info.task_id, info.checkpoint_ns, state[DONE])
-        return Reached(state[AT], {**self._initial, **state})
+            runtime.context.steps.attach_graph_steps(info.task_id, info.checkpoint_ns, state[DONE])
+        return SuperstepProgress(state[AT], {**self._initial_values, **state})
 
-    async def begin(self, state: dict[str, Any], runtime: Runtime[Deps]) -> Reached:
+    async def run_in_parent_task(self, state: dict[str, Any], runtime: Runtime[Deps]) -> SuperstepProgress:
         """Run it within another node's task, as far as it gets there."""
         if (replayed := self._replayed()) is not None:
-            return Reached((), state, [replayed])
+            return SuperstepProgress((), state, [replayed])
         inputs = {key: state[key] for key in channel_types(self.input_schema) if key in state}
         reached = await self._run_first_superstep(inputs, runtime)
-        return reached if reached.targets else Reached((), state, [self._output_update(reached)])
+        return reached if reached.targets else SuperstepProgress((), state, [self._output_update(reached)])
 
-    def _output_update(self, reached: Reached) -> dict[str, Any]:
+    def _output_update(self, reached: SuperstepProgress) -> dict[str, Any]:
         outputs = self.compiled.output_channels
         return {key: value for key, value in reached.written_values().items() if key in outputs}
 
@@ -346,7 +351,7 @@ class SuperstepTask(Runnable[Any, Any]):
 
     @property
     def function(self) -> Run:
-        return self._wiring.function(self.node)
+        return self._wiring.node_function(self.node)
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
         raise NotImplementedError("Graphs are driven by `ainvoke`.")
@@ -364,7 +369,7 @@ class SuperstepTask(Runnable[Any, Any]):
         try:
             runtime = get_runtime(Deps)
             given = read if self._sent or AT in input else None
-            update, targets = await self._wiring.run(self.node, input, runtime, given)
+            update, targets = await self._wiring.run_task(self.node, input, runtime, given)
         finally:
             var_child_runnable_config.reset(token)
         kept = {key: value for key, value in update.items() if key in self._channels}
@@ -382,7 +387,7 @@ class DrawnBranch(Runnable[Any, Any]):
         raise NotImplementedError("Nodes take their ways themselves.")
 
 
-def _as_inner_task(runtime: Runtime[Deps], name: str) -> Runtime[Deps]:
+def _runtime_for_inner_task(runtime: Runtime[Deps], name: str) -> Runtime[Deps]:
     """Return the runtime for a node of a graph that runs in the task of the node that it is."""
     info = _execution_info(runtime)
     task = inner_task_id(info.task_id)
@@ -391,7 +396,7 @@ def _as_inner_task(runtime: Runtime[Deps], name: str) -> Runtime[Deps]:
     )
 
 
-def _as_same_task(runtime: Runtime[Deps], name: str) -> Runtime[Deps]:
+def _runtime_for_same_task(runtime: Runtime[Deps], name: str) -> Runtime[Deps]:
     """Return the runtime for a node that shares the task of one before it."""
     info = _execution_info(runtime)
     around, bar, own = info.checkpoint_ns.rpartition("|")

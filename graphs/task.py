@@ -14,14 +14,12 @@ from langgraph.graph import END, START
 from interlock.graphs import nested_graph
 from interlock.graphs.graph import Graph
 from interlock.graphs.hook_nodes import add_answer_check, add_hooks
-from interlock.graphs.main import follow_up_state
+from interlock.graphs.main import build_prompt_state
 from interlock.graphs.pipeline import Pipeline
-from interlock.nodes.main import TURN_ENDS, after_context, before_agent, nudge
+from interlock.nodes.main import TURN_ENDS, before_agent, nudge, route_after_context
 from interlock.nodes.requests import await_person, notify
 from interlock.nodes.task import (
     after_agent,
-    after_turn,
-    append_resume_note,
     ask_completion,
     ask_guidance,
     await_child,
@@ -30,7 +28,9 @@ from interlock.nodes.task import (
     give_up,
     load_mode,
     open_child,
+    prepare_head_for_resume,
     remind,
+    route_after_turn,
     take_completion,
     take_guidance,
     take_result,
@@ -39,7 +39,7 @@ from interlock.nodes.task import (
 from interlock.state.messages import Message
 from interlock.state.subagent import MAX_DEPTH
 from interlock.state.task import TaskInput, TaskOutput, TaskState
-from interlock.state.workflow import WorkflowContext, append_history, error_of_state, read_history
+from interlock.state.workflow import WorkflowContext, append_history, error_from_state, read_history
 
 
 def build(depth: int = MAX_DEPTH) -> Graph:
@@ -56,7 +56,7 @@ def build(depth: int = MAX_DEPTH) -> Graph:
     g.nodes(notify, open_child)
     g.node("child", await_child)
     g.nodes(take_result, finish)
-    add_answer_check(g, back="build_prompt")
+    add_answer_check(g, feedback_node="build_prompt")
     ended = {"stopped": "finish", "blocked": "finish"}
     add_hooks(
         g,
@@ -74,9 +74,9 @@ def build(depth: int = MAX_DEPTH) -> Graph:
 
 def _add_edges(g: Graph) -> None:
     g.edge(START, "load_mode", "build_prompt")
-    g.route("build_prompt", after_context, {"plain": "turn", "hooked": "before_agent"})
+    g.route("build_prompt", route_after_context, {"plain": "turn", "hooked": "before_agent"})
     turned = {"calls": "choose_call", "nothing called": "remind", "first loop": "nudge"}
-    g.route("turn", after_turn, {**turned, **dict.fromkeys(TURN_ENDS, "finish")})
+    g.route("turn", route_after_turn, {**turned, **dict.fromkeys(TURN_ENDS, "finish")})
     g.edge("choose_call", "tools", "weigh")
     on = {"three mistakes": "ask_guidance", "given up": "give_up", "go on": "build_prompt"}
     over = {"answered": "after_agent", "accepted": "finish", "stopped": "finish"}
@@ -99,8 +99,8 @@ def _add_edges(g: Graph) -> None:
 
 def initial_state(input: TaskInput, context: WorkflowContext) -> dict[str, Any]:
     return {
-        **follow_up_state(Message(role="user", origin="person", content=input.prompt), context),
-        "head": append_resume_note(append_history(context.transcript, input.resume), context.transcript),
+        **build_prompt_state(Message(role="user", origin="person", content=input.prompt), context),
+        "head": prepare_head_for_resume(append_history(context.transcript, input.resume), context.transcript),
         "first_todos": input.todos or "",
         "session_turns": 0,
         "last_prompt_tokens": 0,
@@ -124,7 +124,7 @@ def build_output(values: Mapping[str, Any], context: WorkflowContext) -> TaskOut
         mistakes=values.get("mistakes", 0),
         children=values.get("children", []),
         stats=context.stats(),
-        error=error_of_state(values),
+        error=error_from_state(values),
     )
 
 
@@ -137,5 +137,5 @@ PIPELINE = Pipeline(
     needs_model=True,
     enter=initial_state,
     leave=build_output,
-    follow_up=follow_up_state,
+    follow_up=build_prompt_state,
 )

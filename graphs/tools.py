@@ -23,15 +23,14 @@ from interlock.nodes.tools_approval import apply_decision, ready, request_approv
 from interlock.nodes.tools_batch import (
     cancel_rest,
     collect,
-    each_call,
-    each_of_group,
     has_effects,
+    make_decide_sends,
+    make_execute_sends,
     next_group,
     parse_batch_outcomes,
 )
 from interlock.nodes.tools_decide import (
     before_tool,
-    by_protocol,
     check_mode,
     check_policy,
     normalize_call_arguments,
@@ -39,22 +38,29 @@ from interlock.nodes.tools_decide import (
     parse_xml,
     resolve,
     respond_undone,
+    route_by_protocol,
     take_edit,
     validate,
 )
-from interlock.nodes.tools_execute import after_subagent, after_tool, by_kind, respond, run_tool
+from interlock.nodes.tools_execute import (
+    after_tool,
+    respond,
+    route_after_subagent,
+    route_by_call_kind,
+    run_tool,
+)
 from interlock.nodes.tools_questions import (
     apply_outcome,
     ask_input,
     ask_outcome,
     ask_question,
     ask_review,
-    by_asker,
+    route_by_asker,
     take_answer,
     take_input,
     take_review,
 )
-from interlock.nodes.tools_results import recorded_call_and_result, result_for_model
+from interlock.nodes.tools_results import load_call_and_result, result_for_model
 from interlock.state.subagent import MAX_DEPTH
 from interlock.state.tools import (
     DecideOut,
@@ -67,7 +73,7 @@ from interlock.state.tools import (
     ToolsOutput,
     ToolsState,
 )
-from interlock.state.workflow import WorkflowContext, append_history, to_message
+from interlock.state.workflow import WorkflowContext, append_history, parse_input_message
 
 
 def build(depth: int = MAX_DEPTH) -> Graph:
@@ -79,11 +85,11 @@ def build(depth: int = MAX_DEPTH) -> Graph:
     g.subgraph("execute", lambda: _build_execute(depth))
     g.nodes(collect, cancel_rest)
 
-    g.route(START, by_protocol, {"native": "parse", "json": "parse", "xml": "parse_xml"})
+    g.route(START, route_by_protocol, {"native": "parse", "json": "parse", "xml": "parse_xml"})
     g.edge("parse_xml", "parse")
-    g.fan_out("parse", each_call, "decide", otherwise="next_group")
+    g.fan_out("parse", make_decide_sends, "decide", otherwise="next_group")
     g.edge("decide", "next_group")
-    g.fan_out("next_group", each_of_group, "execute", otherwise="collect", apart=has_effects)
+    g.fan_out("next_group", make_execute_sends, "execute", otherwise="collect", apart=has_effects)
     g.edge("execute", "collect")
     g.edge("cancel_rest", "collect")
     g.by_label("collect", {"groups left": "next_group", "cancelled": "cancel_rest", "done": END})
@@ -97,7 +103,7 @@ def initial_state(input: ToolsInput, context: WorkflowContext) -> dict[str, Any]
     calls: list[dict[str, JsonValue]] = []
     for index, call in enumerate(input.calls):
         calls.append({"id": call.get("id") or f"0.{index}", **{k: v for k, v in call.items() if k != "id"}})
-    message = to_message("calls", {"role": "assistant", "content": input.text, "tool_calls": calls})
+    message = parse_input_message("calls", {"role": "assistant", "content": input.text, "tool_calls": calls})
     named = context.transcript.append(head, [normalize_call_arguments(message)])
     return {"head": named, "approval_mode": context.approval_mode}
 
@@ -107,7 +113,7 @@ def build_output(values: Mapping[str, Any], context: WorkflowContext) -> ToolsOu
     outcomes = parse_batch_outcomes(cast(ToolsState, values))
     responses: list[dict[str, Any]] = []
     for index in range(values["count"]):
-        call, result = recorded_call_and_result(context.journal, values["message"], index, outcomes[index])
+        call, result = load_call_and_result(context.journal, values["message"], index, outcomes[index])
         sent = result_for_model(context.transcript, outcomes[index].get("record", ""), result)
         fields = sent.model_dump(mode="json", exclude_none=True, exclude={"stop"})
         responses.append({"id": call.id, "name": call.name, **fields})
@@ -127,18 +133,18 @@ def _build_execute(depth: int = 0) -> Graph:
 
     agent = "subagent" if depth > 0 else "run_tool"
     kinds = {"tool": "run_tool", "question": "ask_question", "agent": agent, "review": "ask_review"}
-    g.route(START, by_kind, kinds)
+    g.route(START, route_by_call_kind, kinds)
     result = {"done": "respond", "hooks": "after_tool"}
     asks = {"unknown outcome": "ask_outcome", "input wanted": "ask_input"}
     g.by_label("run_tool", {**result, "long output": "summarize", **asks})
     if depth > 0:
-        g.route("subagent", after_subagent, result)
+        g.route("subagent", route_after_subagent, result)
     g.by_label("ask_outcome", {"asked": "await_outcome", "notify": "notify"})
     g.edge("await_outcome", "apply_outcome")
     g.by_label("apply_outcome", {"redo": "run_tool", "skip": "respond"})
     g.by_label("ask_question", {"asked": "await_answer", "notify": "notify"})
     g.by_label("ask_input", {"asked": "await_answer", "notify": "notify"})
-    g.route("await_answer", by_asker, {"model": "take_answer", "server": "take_input"})
+    g.route("await_answer", route_by_asker, {"model": "take_answer", "server": "take_input"})
     g.by_label("take_input", {"given": "run_tool", "unfit": "ask_input", "rejected": "respond"})
     g.by_label("take_answer", result)
     g.by_label("ask_review", {"asked": "await_review", "notify": "notify", "no plan": "respond"})

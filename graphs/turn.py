@@ -20,17 +20,23 @@ from interlock.nodes.context import ide_context
 from interlock.nodes.turn_messages import mask_tool_outputs
 from interlock.nodes.turn_reply import after_model, call_model, check_stream, note_loop, wait_retry
 from interlock.nodes.turn_request import (
-    after_loop_check,
     before_model,
     before_tool_selection,
     check_context,
     check_limits,
     fit_window,
+    route_after_loop_check,
     use_model,
 )
 from interlock.state.messages import Message
 from interlock.state.turn import TurnDone, TurnInput, TurnOutput, TurnState
-from interlock.state.workflow import WorkflowContext, append_history, error_of_state, read_history, to_message
+from interlock.state.workflow import (
+    WorkflowContext,
+    append_history,
+    error_from_state,
+    parse_input_message,
+    read_history,
+)
 
 
 @cache
@@ -63,7 +69,7 @@ def build() -> Graph:
     g.by_label("check_context", {**routed, "look due": "loop-check", "overflow": "fit_window"})
     g.by_label("fit_window", {"shortened": "check_context", "full": END})
     loops = dict.fromkeys(("calls repeat", "text repeats", "no progress"), "note_loop")
-    g.route("loop-check", after_loop_check, {**routed, **loops})
+    g.route("loop-check", route_after_loop_check, {**routed, **loops})
     g.edge("route", "use_model")
     g.by_label("use_model", {"usable": "call_model", "hooked": "before_model", "none left": END})
     g.edge("call_model", "check_stream")
@@ -80,10 +86,10 @@ def build() -> Graph:
 
 def initial_state(input: TurnInput, context: WorkflowContext) -> dict[str, Any]:
     head = append_history(context.transcript, input.history)
-    request = to_message("request", {"role": "user", "origin": "person", "content": input.request})
+    request = parse_input_message("request", {"role": "user", "origin": "person", "content": input.request})
     return {
         "head": context.transcript.append(head, [request]),
-        "ide_given": context.ide(input.ide),
+        "ide_given": context.record_ide(input.ide),
         "model": context.model,
         "approval_mode": context.approval_mode,
         "max_turns": context.limits.max_turns,
@@ -106,7 +112,7 @@ def build_output(values: Mapping[str, Any], context: WorkflowContext) -> TurnOut
         model=values.get("sticky_model") or values["model"],
         usage=context.usage(reply).model_dump(exclude={"usd"}) if reply else {},
         history=read_history(context.transcript, values["head"]),
-        error=error_of_state(values),
+        error=error_from_state(values),
     )
 
 

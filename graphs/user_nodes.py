@@ -25,14 +25,14 @@ _HERE = Path(__file__).parents[1]
 
 
 @cache
-def is_of_interlock(function: Callable[..., Any]) -> bool:
+def is_interlock_function(function: Callable[..., Any]) -> bool:
     """Whether Interlock itself ships a function."""
     code = getattr(function, "__code__", None)
     module = str(getattr(function, "__module__", ""))
     return code is not None and module.startswith("interlock.") and _HERE in Path(code.co_filename).parents
 
 
-async def run_or_replay(
+async def run_or_replay_node(
     function: Callable[..., Awaitable[Any]], state: Mapping[str, Any], runtime: Runtime[Deps]
 ) -> Any:
     """Return the node's update: what its function writes, or in a replay what the record has of this state.
@@ -45,7 +45,7 @@ async def run_or_replay(
 async def route_or_replay(
     function: Callable[[Any], Any], state: Mapping[str, Any], runtime: Runtime[Deps]
 ) -> Any:
-    """As `run_or_replay`, of a router or a sender."""
+    """As `run_or_replay_node`, of a router or a sender."""
 
     async def chosen() -> Any:
         return function(state)
@@ -60,12 +60,12 @@ async def _call_or_replay(
     runtime: Runtime[Deps],
 ) -> Any:
     info = runtime.execution_info
-    theirs = unwrap(function) if is_of_interlock(function) else function
-    if is_of_interlock(theirs) or info is None:
+    theirs = unwrap(function) if is_interlock_function(function) else function
+    if is_interlock_function(theirs) or info is None:
         return await call()
     effects, name = runtime.context.effects, getattr(theirs, "__name__", type(theirs).__name__)
     update = NodeUpdate(node_path(info), name, function_code_digest(theirs), _state_digest(state))
-    if (found := effects.update_to_replay(info.task_id, update)) is not None:
+    if (found := effects.find_recorded_update(info.task_id, update)) is not None:
         if found.raised:
             raise RunError(found.raised)
         return found.wrote
@@ -84,11 +84,11 @@ def call_node(
     function: Callable[..., Awaitable[Any]], state: Mapping[str, Any], runtime: Runtime[Deps]
 ) -> Awaitable[Any]:
     """Call the node with the state, and with the runtime if it takes one."""
-    return function(state, runtime) if _takes_runtime(function) else function(state)
+    return function(state, runtime) if _accepts_runtime(function) else function(state)
 
 
 @cache
-def _takes_runtime(function: Callable[..., Any]) -> bool:
+def _accepts_runtime(function: Callable[..., Any]) -> bool:
     return "runtime" in signature(function).parameters
 
 

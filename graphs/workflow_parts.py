@@ -6,13 +6,13 @@ from langgraph.graph import END, START
 
 from interlock.graphs import nested_graph
 from interlock.graphs.graph import Graph
-from interlock.graphs.node_contract import make_state_type, type_hints
+from interlock.graphs.node_contract import cached_type_hints, make_state_type
 from interlock.nodes.requests import await_person, notify
 from interlock.nodes.workflow import (
     Node,
+    make_agent_begin_node,
+    make_agent_end_node,
     make_ask_node,
-    make_begin_node,
-    make_end_node,
     make_take_answer_node,
     make_take_approval_node,
 )
@@ -29,14 +29,14 @@ def agent(*, task: str = "task", answer: str = "answer", depth: int = 1) -> Grap
     Its answer, or why there is none, goes under `answer`. The state must extend `AgentState`; agents placed in sequence
     share the conversation. `depth`: levels of sub-agents it may start.
     """
-    keys = type_hints(AgentState)
+    keys = cached_type_hints(AgentState)
     payload = make_state_type("AgentGiven", {**keys, task: str})
     left = make_state_type("AgentLeft", {"head": str, "label": keys["label"], answer: str})
-    state = make_state_type("AgentWork", {**type_hints(MainState), task: str, answer: str})
+    state = make_state_type("AgentWork", {**cached_type_hints(MainState), task: str, answer: str})
     g = Graph("agent", state, input=payload, output=left, labels=("done", "failed"), needs=(task,))
-    g.node("begin", make_begin_node(task))
+    g.node("begin", make_agent_begin_node(task))
     g.subgraph("main", nested_graph("main", depth))
-    g.node("end", make_end_node(answer))
+    g.node("end", make_agent_end_node(answer))
     g.edge(START, "begin", "main", "end")
     g.by_label("end", {"done": END, "failed": END})
     g.together(START, "begin")
@@ -70,8 +70,10 @@ def approve(question: str, *, show: str = "", feedback: str = "feedback") -> Gra
     `show`: state key with the text to decide on; the person may edit it, and the result replaces it. `feedback`: key
     for the reason of a rejection; the state need not have it.
     """
-    g = _asking_graph("approve", ("approved", "rejected"), (show, feedback), (show,))
-    _wire_request(g, make_ask_node("approval", question, show, ()), make_take_approval_node(show, feedback))
+    g = _build_request_graph("approve", ("approved", "rejected"), (show, feedback), (show,))
+    _add_request_nodes(
+        g, make_ask_node("approval", question, show, ()), make_take_approval_node(show, feedback)
+    )
     g.by_label("take", {"approved": END, "rejected": END})
     return g
 
@@ -87,20 +89,22 @@ def ask_person(
     if len({*options, "again", "declined"}) != len(options) + 2:
         raise SetupError(f"ask_person: options {[*options]} must differ, and be none of 'again', 'declined'.")
     labels = (*(options or ("answered",)), "declined")
-    g = _asking_graph("ask_person", labels, (show, answer), (show, answer))
-    _wire_request(
+    g = _build_request_graph("ask_person", labels, (show, answer), (show, answer))
+    _add_request_nodes(
         g, make_ask_node("question", question, show, options), make_take_answer_node(answer, options)
     )
     g.by_label("take", {**dict.fromkeys(labels, END), **({"again": "ask"} if options else {})})
     return g
 
 
-def _asking_graph(name: str, labels: tuple[str, ...], texts: Sequence[str], needs: Sequence[str]) -> Graph:
-    state = make_state_type(name, {**type_hints(HookWait), **{key: str for key in texts if key}})
+def _build_request_graph(
+    name: str, labels: tuple[str, ...], texts: Sequence[str], needs: Sequence[str]
+) -> Graph:
+    state = make_state_type(name, {**cached_type_hints(HookWait), **{key: str for key in texts if key}})
     return Graph(name, state, labels=labels, asks=True, needs=tuple(filter(None, needs)))
 
 
-def _wire_request(g: Graph, ask: Node, take: Node) -> None:
+def _add_request_nodes(g: Graph, ask: Node, take: Node) -> None:
     g.nodes(ask, notify)
     g.node("await_answer", await_person)
     g.node("take", take)

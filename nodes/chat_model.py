@@ -25,7 +25,7 @@ from langchain_core.runnables import Runnable, RunnableMap, RunnablePassthrough
 from langchain_core.utils.function_calling import convert_to_json_schema, convert_to_openai_tool
 from pydantic import BaseModel
 
-from interlock.nodes.current_run import current_deps, current_task_info, submit_to_run_loop
+from interlock.nodes.current_run import current_deps, require_current_task_info, submit_to_run_loop
 from interlock.state.deps import Deps
 from interlock.state.errors import RunError, UserError
 from interlock.state.messages import (
@@ -170,7 +170,7 @@ class RunModel(BaseChatModel):
                 role=self.role,
                 head="",
                 messages=sent,
-                model=deps.models.resolve(self.named) if self.named else "",
+                model=deps.models.resolve_alias(self.named) if self.named else "",
                 tools=tools,
                 schema=shape,
                 temperature=temperature,
@@ -185,13 +185,13 @@ class RunModel(BaseChatModel):
             raise UserError(
                 "model() answers inside a run of Interlock. Start one: interlock run FILE.py:graph"
             )
-        task = current_task_info("model()", deps).task_id
+        task = require_current_task_info("model()", deps).task_id
         name = f"{task}#{_model_call_digest(make_call(deps, ''))}"
         reply = None
         # A recorded answer that couldn't be used isn't used again: the run would fail for ever.
         while reply is None or (reply.problem and reply.replayed):
             streamed = False
-            call = make_call(deps, f"{name}.{deps.steps.next_number(task, name)}")
+            call = make_call(deps, f"{name}.{deps.steps.next_occurrence_index(task, name)}")
             async with aclosing(deps.models.stream(call, deps.emit)) as items:
                 async for item in items:
                     if isinstance(item, Reply):

@@ -5,15 +5,15 @@ from typing import Any
 
 from langgraph.runtime import Runtime
 
-from interlock.nodes.requests import load_request_and_answer, write_request_and_route
+from interlock.nodes.requests import require_request_and_answer, write_request_and_route
 from interlock.prompts import load_prompt, render_prompt
 from interlock.state.calls import ApprovalRequest, CallKey, CallView
 from interlock.state.checks import REQUEST, CheckEnd, TestChange, TestChanges
 from interlock.state.deps import Deps
 from interlock.state.events import AgentBlocked
 from interlock.state.main import MainState
-from interlock.state.messages import Growing, Message, TextPart
-from interlock.state.node import node, requesting_task_id
+from interlock.state.messages import IncrementalScan, Message, TextPart
+from interlock.state.node import node, require_task_id
 
 _HOW: Mapping[str, str] = {
     "failed": "failed",
@@ -48,15 +48,15 @@ RULE, EDIT = "check", "check:edit"
 
 def append_check_rule(head: str, deps: Deps) -> str:
     """Return the head after telling the model the rule, once in a conversation."""
-    if not deps.checks.must_pass_with_original_tests or RULE in context_sections(head, deps):
+    if not deps.checks.must_pass_with_original_tests or RULE in context_section_names(head, deps):
         return head
     text = render_prompt("run/check_rule", command=deps.checks.command)
     return deps.transcript.append(head, [_context_message(text, RULE)])
 
 
-def first_test_edit_messages(head: str, deps: Deps, paths: Iterable[str]) -> list[Message]:
+def build_first_test_edit_note(head: str, deps: Deps, paths: Iterable[str]) -> list[Message]:
     """Return what the model is told at its first change of a test, once in a conversation."""
-    if not deps.checks.must_pass_with_original_tests or EDIT in context_sections(head, deps):
+    if not deps.checks.must_pass_with_original_tests or EDIT in context_section_names(head, deps):
         return []
     path = next(filter(deps.checks.is_test, paths), "")
     if not path:
@@ -73,10 +73,10 @@ def _collect_sections(found: set[str], message: Message) -> None:
         found |= {p.section for p in message.content if isinstance(p, TextPart) and p.section}
 
 
-_sections = Growing(set[str], _collect_sections)
+_sections = IncrementalScan(set[str], _collect_sections)
 
 
-def context_sections(head: str, deps: Deps) -> set[str]:
+def context_section_names(head: str, deps: Deps) -> set[str]:
     """Return the sections of a conversation's context."""
     return _sections(deps.transcript.read(head), deps.transcript)
 
@@ -87,7 +87,7 @@ def context_sections(head: str, deps: Deps) -> set[str]:
 async def run_check(state: MainState, runtime: Runtime[Deps]) -> MainState:
     """Run the command. The model gets what a failing one printed."""
     checks = runtime.context.checks
-    end = await checks.run_check(f"check:{requesting_task_id(runtime, 'run_check')}")
+    end = await checks.run_check(f"check:{require_task_id(runtime, 'run_check')}")
     match end.how:
         case "passed":
             return {"label": "tests matter" if checks.must_pass_with_original_tests else "passed"}
@@ -102,7 +102,7 @@ async def run_check(state: MainState, runtime: Runtime[Deps]) -> MainState:
                 "result": "",
             }
         case how:
-            text = load_prompt("run/check_failed").text(
+            text = load_prompt("run/check_failed").render(
                 command=checks.command, how=_HOW[how], output=end.output
             )
             return _send_back_to_model(state, runtime, text)
@@ -143,9 +143,9 @@ async def compare_tests(state: MainState, runtime: Runtime[Deps]) -> MainState: 
 )
 async def run_old_tests(state: MainState, runtime: Runtime[Deps]) -> MainState:
     """Run the command in a view in which the tests are as they were."""
-    deps, changes = runtime.context, _load_changes(runtime.context, state)
+    deps, changes = runtime.context, _load_test_changes(runtime.context, state)
     end = await deps.checks.run_with_original_tests(
-        f"before:{requesting_task_id(runtime, 'run_old_tests')}", changes
+        f"before:{require_task_id(runtime, 'run_old_tests')}", changes
     )
     if end.how != "passed":
         return {"label": "failed", "check_output": _store_record(deps, end.model_dump_json())}
@@ -157,7 +157,7 @@ async def run_old_tests(state: MainState, runtime: Runtime[Deps]) -> MainState:
 async def try_view(state: MainState, runtime: Runtime[Deps]) -> MainState:  # noqa: ARG001 - as nodes
     """Run the command in a view with today's tests: if it fails there too, a view proves nothing."""
     end = await runtime.context.checks.run_with_original_tests(
-        f"view:{requesting_task_id(runtime, 'try_view')}", TestChanges()
+        f"view:{require_task_id(runtime, 'try_view')}", TestChanges()
     )
     return {"check_view": end.how}
 
@@ -170,7 +170,7 @@ async def try_view(state: MainState, runtime: Runtime[Deps]) -> MainState:  # no
 )
 async def ask_tests(state: MainState, runtime: Runtime[Deps]) -> MainState:
     """Ask whether the changed tests count: the command succeeds only with them."""
-    deps, changes = runtime.context, _load_changes(runtime.context, state)
+    deps, changes = runtime.context, _load_test_changes(runtime.context, state)
     attempt = CallKey(message=state["reply"], index=0)
     number = 1
     while deps.approvals.find_answer(f"{attempt}:tests:{number}"):
@@ -183,52 +183,56 @@ async def ask_tests(state: MainState, runtime: Runtime[Deps]) -> MainState:
         asked=number,
         kind="approval",
         call=CallView(id=f"tests:{number}", name=REQUEST, args=args),
-        reason=_tests_request_reason(changes, end, state.get("check_view", "")),
-        preview=_changes_preview(deps.checks.command, changes, end),
+        reason=_changed_tests_request_reason(changes, end, state.get("check_view", "")),
+        preview=_changed_tests_preview(deps.checks.command, changes, end),
         choices=("proceed_once", "reject", "cancel"),
     )
     return {**write_request_and_route(runtime, state, request)}
 
 
-def _tests_request_reason(changes: TestChanges, end: CheckEnd | None, view: str) -> str:
+def _changed_tests_request_reason(changes: TestChanges, check_end: CheckEnd | None, view_outcome: str) -> str:
     if changes.unknown:
         return f"The check passes, but whether it passes with the tests of before can't be told: {changes.unknown}"
     by_how: dict[str, list[TestChange]] = {}
     for change in changes.changes:
         by_how.setdefault(change.how, []).append(change)
     told = " ".join(
-        sentence.format(_name_changed_paths(by_how[how]))
+        sentence.format(_format_changed_paths(by_how[how]))
         for how, sentence in _SENTENCES.items()
         if how in by_how
     )
-    if end is None:
+    if check_end is None:
         return f"The check passes, but tests that couldn't be put back have changed. {told}"
-    if view and view != "passed":
-        why = "it fails there with today's tests, too" if view != "not made" else "there can be none here"
+    if view_outcome and view_outcome != "passed":
+        why = (
+            "it fails there with today's tests, too"
+            if view_outcome != "not made"
+            else "there can be none here"
+        )
         begin = (
             f"Tests have changed, and a view of the workspace with the tests of before proves nothing: {why}."
         )
     else:
-        how = {"no tests": "no test ran", "timeout": "it didn't end in time"}.get(end.how, "it fails")
+        how = {"no tests": "no test ran", "timeout": "it didn't end in time"}.get(check_end.how, "it fails")
         back = [change for change in changes.changes if change.how not in _LEFT]
         begin = (
-            f"The check passes only with changed tests; with {_name_changed_paths(back)} as before, {how}."
+            f"The check passes only with changed tests; with {_format_changed_paths(back)} as before, {how}."
         )
     return f"{begin} {told}".strip()
 
 
-def _name_changed_paths(changes: "tuple[TestChange, ...] | list[TestChange]") -> str:
+def _format_changed_paths(changes: "tuple[TestChange, ...] | list[TestChange]") -> str:
     names = [change.path for change in changes]
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     return ", ".join(names[:_NAMED]) + more
 
 
-def _changes_preview(command: str, changes: TestChanges, end: CheckEnd | None) -> str:
+def _changed_tests_preview(command: str, changes: TestChanges, check_end: CheckEnd | None) -> str:
     gone = [f"{change.path} is gone" for change in changes.changes if change.how == "gone"]
     gone += [
         f"{change.path} has changed" for change in changes.changes if change.how in ("built", "not kept")
     ]
-    printed = [f"{command} with the tests as they were:", end.output] if end else []
+    printed = [f"{command} with the tests as they were:", check_end.output] if check_end else []
     return "\n".join(filter(None, [changes.diff, *gone, "" if not printed else "\n" + "\n".join(printed)]))
 
 
@@ -241,12 +245,12 @@ def _changes_preview(command: str, changes: TestChanges, end: CheckEnd | None) -
 async def take_tests(state: MainState, runtime: Runtime[Deps]) -> MainState:
     """Accepted changes count as they were shown; a person's reason sends the model on."""
     deps = runtime.context
-    _, answer = load_request_and_answer(deps, state["approval"])
+    _, answer = require_request_and_answer(deps, state["approval"])
     if answer.choice == "cancel":
         return {"label": "stopped", "stop": "ended by the user", "stopped_by": "person"}
     if answer.choice == "proceed_once":
-        return {"label": "trusted" if _load_changes(deps, state).unknown else "accepted"}
-    paths = _name_changed_paths(_load_changes(deps, state).changes) or "the tests"
+        return {"label": "trusted" if _load_test_changes(deps, state).unknown else "accepted"}
+    paths = _format_changed_paths(_load_test_changes(deps, state).changes) or "the tests"
     reason = (answer.feedback or answer.text or "").strip() or "no reason was given."
     return _send_back_to_model(
         state, runtime, render_prompt("run/check_rejected", paths=paths, reason=reason)
@@ -257,7 +261,7 @@ def _store_record(deps: Deps, text: str) -> str:
     return deps.transcript.append("", [Message(role="tool", content=text)])
 
 
-def _load_changes(deps: Deps, state: MainState) -> TestChanges:
+def _load_test_changes(deps: Deps, state: MainState) -> TestChanges:
     return TestChanges.model_validate_json(deps.transcript.read_message(state["check_changes"]).text)
 
 

@@ -10,18 +10,18 @@ from interlock.nodes.compress_snapshot import (
     BadSnapshot,
     ConversationSize,
     Cut,
+    build_verbatim_parts,
+    collect_dropped_memory_files,
     conversation_size,
-    count_tokens,
-    dropped_memory_files,
-    find_cut,
-    messages_after_cut,
-    opening_message_count,
+    count_opening_messages,
+    estimate_total_tokens,
+    find_compression_cut,
+    format_snapshot_xml,
+    messages_kept_by_cut,
     parse_snapshot,
     should_attempt_snapshot,
-    snapshot_xml,
-    verbatim_parts,
 )
-from interlock.nodes.helper_model import ask_text
+from interlock.nodes.helper_model import ask_for_text_record
 from interlock.nodes.hooks import fire_hooks, hook_node
 from interlock.prompts import load_prompt, render_prompt
 from interlock.state.compress import KEPT_LINES, KEPT_OUTPUT_TOKENS, CompressState
@@ -57,17 +57,17 @@ async def check_threshold(state: CompressState, runtime: Runtime[Deps]) -> Compr
     known = conversation_size(deps, state)
     known = ConversationSize(known.tokens, state.get("token_limit") or known.limit, known.unsent)
     threshold = state.get("threshold") or deps.settings.model.compression_threshold
-    due = state.get("force") or known.is_crowded or known.has_reached(threshold)
+    due = state.get("force") or known.is_nearly_full or known.has_reached(threshold)
     if due and not any(m.role != "system" for m in curate_history(deps.transcript.read(state["head"]))):
         due = False
     # Hooks are only asked about attempts at a snapshot; older outputs are shortened without asking.
     asked = is_hooked(state, "PreCompress") and should_attempt_snapshot(
-        {**state, "tokens": known.tokens, "crowded": known.is_crowded}
+        {**state, "tokens": known.tokens, "crowded": known.is_nearly_full}
     )
     return {
         "tokens": known.tokens,
         "token_limit": known.limit,
-        "crowded": known.is_crowded,
+        "crowded": known.is_nearly_full,
         "label": "below" if not due else "hooked" if asked else "due",
         "compress_status": "noop",
         "base": state["head"],
@@ -83,7 +83,7 @@ async def pre_compress(state: CompressState, runtime: Runtime[Deps]) -> Compress
     outcome = await fire_hooks("PreCompress", {"trigger": trigger}, state, runtime, subject=trigger)
     if outcome.stop is None and outcome.decision != "block":
         return {"label": "go on"}
-    return {**_failed_at_update(state), "label": "put off"}
+    return {**_compress_failed_at_update(state), "label": "put off"}
 
 
 @node(
@@ -105,7 +105,7 @@ async def truncate_old_outputs(state: CompressState, runtime: Runtime[Deps]) -> 
         tokens = estimate_tokens(message.text)
         if tokens <= room:
             room -= tokens
-        elif short := await _shorten_output(message, deps):
+        elif short := await _save_and_shorten_output(message, deps):
             shorter[index] = short
     base = state["head"]
     if shorter:
@@ -116,33 +116,33 @@ async def truncate_old_outputs(state: CompressState, runtime: Runtime[Deps]) -> 
     return {
         "base": base,
         "label": "failed before",
-        **update_without_snapshot(state["head"], base, deps.transcript),
+        **truncated_or_noop_update(state["head"], base, deps.transcript),
     }
 
 
-async def _shorten_output(message: Message, deps: Deps) -> Message | None:
+async def _save_and_shorten_output(message: Message, deps: Deps) -> Message | None:
     """The shortened output, or None if it wouldn't be shorter. Its file is on disk before anything refers to it."""
     lines = message.text.splitlines()[-KEPT_LINES:]
     end = "\n".join(lines)[-deps.settings.tools.truncate_at :]
     if len(end) >= len(message.text) or message.text.startswith("[Older output, shortened:"):
         return None
     path = await asyncio.to_thread(deps.outputs.save_bytes, message.text.encode())
-    text = load_prompt("compress/old_output").text(path=str(path), lines=str(len(lines)), end=end)
+    text = load_prompt("compress/old_output").render(path=str(path), lines=str(len(lines)), end=end)
     if len(text) >= len(message.text):
         return None
     return message.model_copy(update={"content": text})
 
 
-def update_without_snapshot(head: str, base: str, transcript: Transcript) -> CompressState:
+def truncated_or_noop_update(head: str, truncated_head: str, transcript: Transcript) -> CompressState:
     """Return the conversation with its older outputs shortened, if any were, as all that is done."""
-    if base == head:
+    if truncated_head == head:
         return {"compress_status": "noop"}
     return {
-        "head": base,
+        "head": truncated_head,
         "last_prompt_tokens": 0,
         "compress_status": "truncated",
-        "tokens_before": count_tokens(transcript.read(head)),
-        "tokens_after": count_tokens(transcript.read(base)),
+        "tokens_before": estimate_total_tokens(transcript.read(head)),
+        "tokens_after": estimate_total_tokens(transcript.read(truncated_head)),
     }
 
 
@@ -153,11 +153,11 @@ def update_without_snapshot(head: str, base: str, transcript: Transcript) -> Com
 )
 async def split(state: CompressState, runtime: Runtime[Deps]) -> CompressState:
     transcript = runtime.context.transcript
-    cut = find_cut(transcript.read(state["base"]), state.get("preserve", PRESERVE))
+    cut = find_compression_cut(transcript.read(state["base"]), state.get("preserve", PRESERVE))
     if cut is None:
         return {
             "label": "nothing to drop",
-            **update_without_snapshot(state["head"], state["base"], transcript),
+            **truncated_or_noop_update(state["head"], state["base"], transcript),
         }
     return {"split": cut.start, "carried": cut.kept_request, "label": "found"}
 
@@ -167,8 +167,8 @@ _PART = ("head", "base", "split", "token_limit")
 
 @node(reads=_PART, writes=("draft", "checked"), labels=("answered", "failed"))
 async def summarise(state: CompressState, runtime: Runtime[Deps]) -> CompressState:
-    record = await _ask_for_snapshot(
-        state, [_nudge_message(load_prompt("compress/summarise").text())], runtime
+    record = await _request_snapshot_record(
+        state, [_nudge_message(load_prompt("compress/summarise").render())], runtime
     )
     return {"draft": record, "checked": "", "label": "answered" if record else "failed"}
 
@@ -178,30 +178,30 @@ async def verify(state: CompressState, runtime: Runtime[Deps]) -> CompressState:
     """The model also hears what is wrong with the draft's form. Without an answer the draft stands."""
     text = runtime.context.transcript.read_message(state["draft"]).text
     task = [
-        _nudge_message(load_prompt("compress/summarise").text()),
+        _nudge_message(load_prompt("compress/summarise").render()),
         Message(role="assistant", content=text),
-        _nudge_message(load_prompt("compress/verify").text(problem=_snapshot_problem(text))),
+        _nudge_message(load_prompt("compress/verify").render(problem=_describe_snapshot_problem(text))),
     ]
-    return {"checked": await _ask_for_snapshot(state, task, runtime)}
+    return {"checked": await _request_snapshot_record(state, task, runtime)}
 
 
-async def _ask_for_snapshot(state: CompressState, task: list[Message], runtime: Runtime[Deps]) -> str:
+async def _request_snapshot_record(state: CompressState, task: list[Message], runtime: Runtime[Deps]) -> str:
     """The part to drop is sent as it was if it fits the window, else with its older outputs shortened."""
     transcript, split = runtime.context.transcript, state["split"]
     messages = transcript.read(state["head"])
-    if count_tokens(messages[:split]) > state["token_limit"]:
+    if estimate_total_tokens(messages[:split]) > state["token_limit"]:
         messages = transcript.read(state["base"])
-    part = curate_history(messages[opening_message_count(messages) : split])
-    system = Message(role="system", content=load_prompt("compress/system").text())
+    part = curate_history(messages[count_opening_messages(messages) : split])
+    system = Message(role="system", content=load_prompt("compress/system").render())
     asked = [system, *part, *task]
-    return await ask_text(runtime, "compressor", asked, state["base"], _TIMEOUT_S, _ATTEMPTS)
+    return await ask_for_text_record(runtime, "compressor", asked, state["base"], _TIMEOUT_S, _ATTEMPTS)
 
 
 def _nudge_message(text: str) -> Message:
     return Message(role="user", origin="nudge", content=text)
 
 
-def _snapshot_problem(text: str) -> str:
+def _describe_snapshot_problem(text: str) -> str:
     try:
         parse_snapshot(text)
     except BadSnapshot as problem:
@@ -221,12 +221,12 @@ async def accept(state: CompressState, runtime: Runtime[Deps]) -> CompressState:
     """The new chain refers to the old one. A rejected attempt changes nothing and is remembered unless forced; but
     where the next request may not fit, the old part goes without a summary."""
     transcript = runtime.context.transcript
-    before = count_tokens(transcript.read(state["head"]))
-    snapshot = _usable_snapshot(state, runtime.context)
+    before = estimate_total_tokens(transcript.read(state["head"]))
+    snapshot = _usable_snapshot_xml(state, runtime.context)
     if not snapshot and not state.get("crowded"):
         return {"label": "empty", **_rejected_attempt_update(state, "failed_empty", before, before)}
-    messages = _compressed_conversation(state, runtime.context, snapshot)
-    after = count_tokens(messages)
+    messages = _build_compressed_conversation(state, runtime.context, snapshot)
+    after = estimate_total_tokens(messages)
     if after > before:
         return {"label": "inflated", **_rejected_attempt_update(state, "failed_inflated", before, after)}
     head = transcript.append("", messages, continues=state["head"])
@@ -238,7 +238,7 @@ async def accept(state: CompressState, runtime: Runtime[Deps]) -> CompressState:
         "label": label,
         "head": head,
         "last_prompt_tokens": 0,
-        "compress_failed_at": _tokens_left_if_still_long(state, runtime.context, before - after),
+        "compress_failed_at": _tokens_if_still_over_threshold(state, runtime.context, before - after),
         "compress_status": label,
         "snapshot": snapshot and transcript.append("", [Message(role="assistant", content=snapshot)]),
         "tokens_before": before,
@@ -246,67 +246,69 @@ async def accept(state: CompressState, runtime: Runtime[Deps]) -> CompressState:
     }
 
 
-def _tokens_left_if_still_long(state: CompressState, deps: Deps, saved: int) -> int:
+def _tokens_if_still_over_threshold(state: CompressState, deps: Deps, saved_tokens: int) -> int:
     """The tokens left, if they would be compressed again at once: not before they have grown. Else 0."""
-    left = ConversationSize(state["tokens"] - saved, state["token_limit"])
+    left = ConversationSize(state["tokens"] - saved_tokens, state["token_limit"])
     threshold = state.get("threshold") or deps.settings.model.compression_threshold
     return left.tokens if left.has_reached(threshold) else 0
 
 
 def _rejected_attempt_update(state: CompressState, status: str, before: int, after: int) -> CompressState:
     return {
-        **_failed_at_update(state),
+        **_compress_failed_at_update(state),
         "compress_status": status,
         "tokens_before": before,
         "tokens_after": after,
     }
 
 
-def _failed_at_update(state: CompressState) -> CompressState:
+def _compress_failed_at_update(state: CompressState) -> CompressState:
     """A failed attempt isn't retried soon, unless it was forced."""
     return {} if state.get("force") else {"compress_failed_at": max(state["tokens"], 1)}
 
 
-def _usable_snapshot(state: CompressState, deps: Deps) -> str:
+def _usable_snapshot_xml(state: CompressState, deps: Deps) -> str:
     """The checked snapshot, else the draft, as escaped XML; empty: neither is usable."""
     for record in (state["checked"], state["draft"]):
         if record:
             try:
-                return snapshot_xml(parse_snapshot(deps.transcript.read_message(record).text))
+                return format_snapshot_xml(parse_snapshot(deps.transcript.read_message(record).text))
             except BadSnapshot:
                 continue
     return ""
 
 
-def _compressed_conversation(state: CompressState, deps: Deps, snapshot: str) -> list[Message]:
+def _build_compressed_conversation(state: CompressState, deps: Deps, snapshot: str) -> list[Message]:
     """The opening verbatim, the snapshot with the run's own facts, and the messages kept verbatim."""
     messages = deps.transcript.read(state["base"])
-    rest = messages_after_cut(messages, Cut(state["split"], state["carried"]))
-    opening = messages[: opening_message_count(messages)]
+    rest = messages_kept_by_cut(messages, Cut(state["split"], state["carried"]))
+    opening = messages[: count_opening_messages(messages)]
     dropped = [
         m for at, m in enumerate(messages[: state["split"]]) if at >= len(opening) and at != state["carried"]
     ]
     about = (
-        load_prompt("compress/snapshot").text(snapshot=snapshot) if snapshot else _unsummarised_note(dropped)
+        load_prompt("compress/snapshot").render(snapshot=snapshot)
+        if snapshot
+        else _dropped_calls_note(dropped)
     )
-    text = "\n\n".join([about, *_facts_outside_conversation(state, deps)])
-    own = verbatim_parts(dropped, state["token_limit"])
+    text = "\n\n".join([about, *_plan_todo_and_request_texts(state, deps)])
+    own = build_verbatim_parts(dropped, state["token_limit"])
     content = (TextPart(text=text), *own) if own else text
     snapshot_messages = [Message(role="user", origin="snapshot", content=content)]
     if not rest or rest[0].role == "user":
         snapshot_messages.append(
-            Message(role="assistant", content=load_prompt("compress/acknowledged").text())
+            Message(role="assistant", content=load_prompt("compress/acknowledged").render())
         )
-    return [*opening, *dropped_memory_files(dropped), *snapshot_messages, *rest]
+    return [*opening, *collect_dropped_memory_files(dropped), *snapshot_messages, *rest]
 
 
-def _unsummarised_note(dropped: list[Message]) -> str:
+def _dropped_calls_note(dropped: list[Message]) -> str:
     calls = [call for message in dropped for call in message.tool_calls][-_MOST_CALLS:]
     lines = (f"- {call.name} {json.dumps(call.args, ensure_ascii=False)[:_ARGS]}" for call in calls)
-    return load_prompt("compress/unsummarised").text(calls="\n".join(lines))
+    return load_prompt("compress/unsummarised").render(calls="\n".join(lines))
 
 
-def _facts_outside_conversation(state: CompressState, deps: Deps) -> list[str]:
+def _plan_todo_and_request_texts(state: CompressState, deps: Deps) -> list[str]:
     """Facts the conversation needn't remember: the plan, the todo list, and what is pending with the user."""
     parts: list[str] = []
     if plan := [
@@ -317,7 +319,7 @@ def _facts_outside_conversation(state: CompressState, deps: Deps) -> list[str]:
         todos: list[dict[str, Any]] = json.loads(deps.transcript.read_message(state["todos"]).text)
         lines = [f"- [{todo['status']}] {todo['description']}" for todo in todos]
         parts += [render_prompt("compress/todos", todos="\n".join(lines))] if lines else []
-    if waiting := deps.approvals.open_requests():
+    if waiting := deps.approvals.list_open_requests():
         lines = [f"- {r.call.name} {json.dumps(r.call.args, ensure_ascii=False)}" for r in waiting]
         parts.append(render_prompt("compress/open_requests", requests="\n".join(lines)))
     return parts

@@ -35,7 +35,7 @@ class ConversationSize(NamedTuple):
     """Tokens of messages that the count of the last request doesn't include."""
 
     @property
-    def is_crowded(self) -> bool:
+    def is_nearly_full(self) -> bool:
         """Whether the next request may not fit."""
         return self.tokens + self.unsent > _CROWDED * self.limit
 
@@ -69,7 +69,7 @@ class BadSnapshot(ValueError):  # noqa: N818 - a finding, told to the model
     """Why an answer contains no usable snapshot, in words a model can act on."""
 
 
-def opening_message_count(messages: Sequence[Message]) -> int:
+def count_opening_messages(messages: Sequence[Message]) -> int:
     """Number of messages before the conversation proper: system prompt, environment, memory files' rules."""
     for index, message in enumerate(messages):
         if message.role != "system" and message.origin != "context":
@@ -77,17 +77,17 @@ def opening_message_count(messages: Sequence[Message]) -> int:
     return len(messages)
 
 
-def find_cut(messages: Sequence[Message], preserve: float) -> Cut | None:
+def find_compression_cut(messages: Sequence[Message], preserved_share: float) -> Cut | None:
     """Cut at the first user message after `1 - preserve` of the characters; None if there is nothing to drop.
 
     Without such a message, everything is dropped if the last answer is complete. Else, in the middle of a long task,
     the cut comes before the first complete round of calls after that point, and the task's request is carried along.
     So it is where that message is a nudge or a hook's, which begins no task.
     """
-    first = opening_message_count(messages)
+    first = count_opening_messages(messages)
     sizes = [len(m.model_dump_json(exclude_defaults=True)) for m in messages]
-    target = sum(sizes[first:]) * (1 - preserve)
-    new = _index_after_snapshot(messages, first)
+    target = sum(sizes[first:]) * (1 - preserved_share)
+    new = _index_after_earlier_snapshot(messages, first)
     before, waiting = 0, set[str]()
     request, last = -1, Cut(-1)
     in_task: Cut | None = None
@@ -97,7 +97,7 @@ def find_cut(messages: Sequence[Message], preserve: float) -> Cut | None:
             begins = message.origin in _BEGIN_TASKS
             last = Cut(index, -1 if begins else request)
             if before >= target:
-                return _cut_unless_it_drops_only_a_snapshot(last, new)
+                return _discard_useless_cut(last, new)
             request = index if begins else request
         if not waiting and message.role == "assistant" and before >= target and in_task is None:
             in_task = Cut(index, request)
@@ -106,10 +106,8 @@ def find_cut(messages: Sequence[Message], preserve: float) -> Cut | None:
         before += sizes[index]
     end = messages[-1] if messages else None
     if end is not None and end.role == "assistant" and not end.tool_calls:
-        return _cut_unless_it_drops_only_a_snapshot(Cut(len(messages)), new)
-    return _cut_unless_it_drops_only_a_snapshot(in_task, new) or _cut_unless_it_drops_only_a_snapshot(
-        last, new
-    )
+        return _discard_useless_cut(Cut(len(messages)), new)
+    return _discard_useless_cut(in_task, new) or _discard_useless_cut(last, new)
 
 
 def _is_hook_addition(messages: Sequence[Message], index: int) -> bool:
@@ -117,38 +115,38 @@ def _is_hook_addition(messages: Sequence[Message], index: int) -> bool:
     return messages[index].origin == "hook" and index > 0 and messages[index - 1].role == "user"
 
 
-def messages_after_cut(messages: Sequence[Message], cut: Cut) -> list[Message]:
+def messages_kept_by_cut(messages: Sequence[Message], cut: Cut) -> list[Message]:
     """The messages kept verbatim after the opening."""
     carried = [messages[cut.kept_request]] if cut.kept_request >= 0 else []
     return [*carried, *messages[cut.start :]]
 
 
-def _cut_unless_it_drops_only_a_snapshot(cut: Cut | None, first: int) -> Cut | None:
+def _discard_useless_cut(cut: Cut | None, first_droppable: int) -> Cut | None:
     """The cut, unless it drops nothing but an earlier snapshot."""
-    if cut is None or cut.start - first - (cut.kept_request >= 0) <= 0:
+    if cut is None or cut.start - first_droppable - (cut.kept_request >= 0) <= 0:
         return None
     return cut
 
 
-def _index_after_snapshot(messages: Sequence[Message], first: int) -> int:
+def _index_after_earlier_snapshot(messages: Sequence[Message], start: int) -> int:
     """Index behind an earlier snapshot, and behind the line that answers it."""
-    if first == len(messages) or messages[first].origin != "snapshot":
-        return first
-    answered = messages[first + 1 : first + 2]
-    return first + 1 + any(m.role == "assistant" and not m.tool_calls for m in answered)
+    if start == len(messages) or messages[start].origin != "snapshot":
+        return start
+    answered = messages[start + 1 : start + 2]
+    return start + 1 + any(m.role == "assistant" and not m.tool_calls for m in answered)
 
 
-def count_tokens(messages: Iterable[Message]) -> int:
+def estimate_total_tokens(messages: Iterable[Message]) -> int:
     return sum(map(estimate_message_tokens, messages))
 
 
 def conversation_size(deps: Deps, state: Sized) -> ConversationSize:
     """Size as counted by the provider for the last request, else estimated; window of the model that would answer."""
-    limit = deps.models.context_window(state.get("sticky_model") or deps.models.resolve(state["model"]))
+    limit = deps.models.context_window(state.get("sticky_model") or deps.models.resolve_alias(state["model"]))
     history, known = deps.transcript.read(state["head"]), state.get("last_prompt_tokens")
     if not known:
-        return ConversationSize(count_tokens(history), limit)
-    return ConversationSize(known, limit, count_tokens(messages_after_last_answer(history)))
+        return ConversationSize(estimate_total_tokens(history), limit)
+    return ConversationSize(known, limit, estimate_total_tokens(messages_after_last_answer(history)))
 
 
 def messages_after_last_answer(history: Sequence[Message]) -> Sequence[Message]:
@@ -179,14 +177,14 @@ def parse_snapshot(answer: str) -> dict[str, str]:
     if end < 0 or starts[0] < 0:
         raise BadSnapshot(f"the answer holds no {_BEGIN}…{_END}")
     try:
-        return _parse_sections(answer[starts[0] : end + len(_END)])
+        return _parse_snapshot_xml(answer[starts[0] : end + len(_END)])
     except BadSnapshot:
         if starts[0] == starts[1]:
             raise
-    return _parse_sections(answer[starts[1] : end + len(_END)])  # the last opening tag was only quoted
+    return _parse_snapshot_xml(answer[starts[1] : end + len(_END)])  # the last opening tag was only quoted
 
 
-def _parse_sections(snapshot: str) -> dict[str, str]:
+def _parse_snapshot_xml(snapshot: str) -> dict[str, str]:
     """Parse flat sections of text: no nesting, no duplicates. Declarations count as text, see `_plain`."""
     from xml.etree import ElementTree
 
@@ -206,7 +204,7 @@ def _parse_sections(snapshot: str) -> dict[str, str]:
     return {name: texts.get(name, "") for name in SECTIONS}
 
 
-def snapshot_xml(sections: dict[str, str]) -> str:
+def format_snapshot_xml(sections: dict[str, str]) -> str:
     """The snapshot as XML, with texts escaped where needed."""
     inner = "\n".join(
         f"<{name}>\n{escape(sections[name])}\n</{name}>" if sections[name] else f"<{name}/>"
@@ -233,20 +231,22 @@ _SHARE = 20
 _ARGS = 300
 
 
-def verbatim_parts(dropped: Sequence[Message], limit: int) -> list[TextPart]:
-    """Parts of the snapshot's message, for a window of `limit` tokens: the person's own words, what they rejected, and
-    the skills in use; those that an earlier snapshot kept, too.
+def build_verbatim_parts(dropped: Sequence[Message], window_tokens: int) -> list[TextPart]:
+    """Parts of the snapshot's message, for a window of `window_tokens` tokens: the person's own words, what they
+    rejected, and the skills in use; those that an earlier snapshot kept, too.
     """
     parts: list[TextPart] = []
     for name, found in _KINDS.items():
-        texts = _fit_texts([*_earlier_kept_texts(dropped, name), *found(dropped)], limit // _SHARE)
+        texts = _first_and_newest_texts(
+            [*_texts_of_earlier_snapshot(dropped, name), *found(dropped)], window_tokens // _SHARE
+        )
         if texts:
-            parts.append(TextPart(text=f"\n\n{load_prompt(f'compress/{name}').text()}\n"))
+            parts.append(TextPart(text=f"\n\n{load_prompt(f'compress/{name}').render()}\n"))
             parts += [TextPart(text=f"- {text}\n", section=name) for text in texts]
     return parts
 
 
-def dropped_memory_files(dropped: Iterable[Message]) -> list[Message]:
+def collect_dropped_memory_files(dropped: Iterable[Message]) -> list[Message]:
     """The memory files that the dropped part was told of on its way; they go to the opening, which is never dropped."""
     found = {
         part.section: part
@@ -257,18 +257,18 @@ def dropped_memory_files(dropped: Iterable[Message]) -> list[Message]:
     }
     if not found:
         return []
-    heading = TextPart(text=load_prompt("context/nearby").text() + "\n")
+    heading = TextPart(text=load_prompt("context/nearby").render() + "\n")
     return [Message(role="user", origin="context", content=(heading, *found.values()))]
 
 
-def _earlier_kept_texts(dropped: Iterable[Message], name: str) -> list[str]:
+def _texts_of_earlier_snapshot(dropped: Iterable[Message], section: str) -> list[str]:
     """Texts that an earlier compression kept."""
     parts = (part for message in dropped if message.origin == "snapshot" for part in message.content)
-    texts = (part.text for part in parts if isinstance(part, TextPart) and part.section == name)
+    texts = (part.text for part in parts if isinstance(part, TextPart) and part.section == section)
     return [text.removeprefix("- ").removesuffix("\n") for text in texts]
 
 
-def _fit_texts(texts: Sequence[str], max_tokens: int) -> list[str]:
+def _first_and_newest_texts(texts: Sequence[str], max_tokens: int) -> list[str]:
     """Each text once: the first, which begins the work, and as many of the newest as fit."""
     texts = list(dict.fromkeys(texts))
     room = max_tokens - sum(map(estimate_tokens, texts[:1]))
@@ -286,9 +286,9 @@ def _collect_user_texts(dropped: Sequence[Message]) -> list[str]:
     return [_shorten_and_indent(text) for text in said if text.strip()]
 
 
-def _rejected_texts(dropped: Sequence[Message]) -> list[str]:
-    before = load_prompt("run/call_rejected").text(feedback="")
-    silent = load_prompt("run/call_rejected_silently").text()
+def _collect_rejected_calls(dropped: Sequence[Message]) -> list[str]:
+    before = load_prompt("run/call_rejected").render(feedback="")
+    silent = load_prompt("run/call_rejected_silently").render()
     calls = {call.id: call for message in dropped for call in message.tool_calls}
     found: list[str] = []
     for message in dropped:
@@ -301,7 +301,7 @@ def _rejected_texts(dropped: Sequence[Message]) -> list[str]:
     return found
 
 
-def _skill_texts(dropped: Sequence[Message]) -> list[str]:
+def _collect_skill_names(dropped: Sequence[Message]) -> list[str]:
     done = {m.tool_call_id for m in dropped if m.status == "success"}
     calls = (call for message in dropped for call in message.tool_calls if call.id in done)
     return [str(call.args.get("name")) for call in calls if call.name == "activate_skill"]
@@ -309,8 +309,8 @@ def _skill_texts(dropped: Sequence[Message]) -> list[str]:
 
 _KINDS: dict[str, Callable[[Sequence[Message]], list[str]]] = {
     "words": _collect_user_texts,
-    "rejected": _rejected_texts,
-    "skills": _skill_texts,
+    "rejected": _collect_rejected_calls,
+    "skills": _collect_skill_names,
 }
 
 

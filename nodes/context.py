@@ -60,7 +60,7 @@ def _is_opening_message(message: Message) -> bool:
 @node(reads=("off", "begun", "tokens"), writes=("environment", "tokens"), nondeterministic=True)
 async def environment(state: ContextState, runtime: Runtime[Deps]) -> ContextState:
     """The date has no time of day, so that a provider can cache the prefix all day."""
-    if _is_part_left_out("environment", state):
+    if _should_skip_part("environment", state):
         return {}
     deps = runtime.context
     status = await deps.context.summarize_repository()
@@ -76,10 +76,10 @@ async def environment(state: ContextState, runtime: Runtime[Deps]) -> ContextSta
 
 @node(reads=("off", "begun", "tokens"), writes=("directory", "tokens"), nondeterministic=True)
 async def directory(state: ContextState, runtime: Runtime[Deps]) -> ContextState:
-    if _is_part_left_out("directory", state):
+    if _should_skip_part("directory", state):
         return {}
     deps = runtime.context
-    text = render_prompt("context/directory", tree=await deps.context.list_trees())
+    text = render_prompt("context/directory", tree=await deps.context.render_directory_trees())
     return _store_part("directory", text, state, deps)
 
 
@@ -93,17 +93,17 @@ async def ide(state: ContextState, runtime: Runtime[Deps]) -> ContextState:
     """The editor's full state; later changes are reported by each turn (`ide_context`)."""
     deps = runtime.context
     on = "prompt off" if "system-prompt" in state.get("off", []) else "on"
-    if _is_part_left_out("ide", state) or not has_editor(state, deps):
+    if _should_skip_part("ide", state) or not has_editor_context(state, deps):
         return {"label": on}
     try:
-        now = current_ide_state(state, deps)
+        now = read_current_ide_state(state, deps)
     except ConfigError as error:
         if state.get("alone"):  # else the turn reports it
             runtime.stream_writer(ErrorEvent(severity="warning", message=str(error)))
         return {"label": on}
     if not now["open"]:
         return {"label": on}
-    part = _store_part("ide", ide_report(None, now), state, deps)
+    part = _store_part("ide", render_ide_report(None, now), state, deps)
     return {"label": on, **part, "ide_told": record_ide_state(now, deps.transcript)}
 
 
@@ -114,7 +114,7 @@ async def ide(state: ContextState, runtime: Runtime[Deps]) -> ContextState:
 )
 async def memory(state: ContextState, runtime: Runtime[Deps]) -> ContextState:
     """The workspace's AGENTS.md is left out for the task loop: its system prompt has it."""
-    if _is_part_left_out("memory", state):
+    if _should_skip_part("memory", state):
         return {}
     deps = runtime.context
     elsewhere = AGENT_FILES if state.get("flavour") == "task" else ()
@@ -164,10 +164,10 @@ async def at_files(state: ContextState, runtime: Runtime[Deps]) -> ContextState:
         earlier = transcript.read(head) if head else []
         # The system prompt's record starts the chain.
         head = transcript.append(
-            state.get("system", ""), [*_opening_messages(state, runtime.context), *earlier, *prompt]
+            state.get("system", ""), [*_build_opening_messages(state, runtime.context), *earlier, *prompt]
         )
     else:
-        head = transcript.append(_head_with_current_system_prompt(state, runtime), prompt)
+        head = transcript.append(_replace_changed_system_prompt(state, runtime), prompt)
     files = [{"path": r.path, "status": r.status, "reason": r.reason} for r in named]
     return {"head": head, "prompt": "", "tokens": tokens, "files": [*state["files"], *files]}
 
@@ -181,7 +181,7 @@ async def _read_file_references(
     if not isinstance(prompt[0].content, str):  # a command's text, which already includes its files
         return []
     progress = Progress(what="looking for the files named with @", done=0, total=0, unit="files")
-    looking = runtime.context.context.resolve_references(prompt[0].text)
+    looking = runtime.context.context.resolve_prompt_references(prompt[0].text)
     found = await await_with_notices(looking, lambda: runtime.stream_writer(progress))
     for reference in found:
         if not reference.parts:
@@ -201,7 +201,7 @@ def _file_messages(found: Sequence[Reference]) -> list[Message]:
     return [Message(role="user", origin="context", content=content)]
 
 
-def _head_with_current_system_prompt(state: ContextState, runtime: Runtime[Deps]) -> str:
+def _replace_changed_system_prompt(state: ContextState, runtime: Runtime[Deps]) -> str:
     """The head; if the system prompt changed, of a new chain that continues the old."""
     transcript, head = runtime.context.transcript, state["head"]
     if not state.get("previous") or not state.get("system"):
@@ -213,7 +213,7 @@ def _head_with_current_system_prompt(state: ContextState, runtime: Runtime[Deps]
     return transcript.append("", [system, *transcript.read(head)[1:]], continues=head)
 
 
-def _opening_messages(state: ContextState, deps: Deps) -> list[Message]:
+def _build_opening_messages(state: ContextState, deps: Deps) -> list[Message]:
     found = [(name, deps.transcript.read_message(state[name]).text) for name in _OPENING if state.get(name)]
     parts = tuple(
         TextPart(text=text + ("\n\n" if place < len(found) else ""), section=name)
@@ -222,7 +222,7 @@ def _opening_messages(state: ContextState, deps: Deps) -> list[Message]:
     return [Message(role="user", origin="context", content=parts)] if parts else []
 
 
-def _is_part_left_out(part: str, state: ContextState) -> bool:
+def _should_skip_part(part: str, state: ContextState) -> bool:
     return state["begun"] or part in state.get("off", [])
 
 
@@ -246,15 +246,15 @@ async def ide_context(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     """After a compression, report the full state again: earlier reports are gone with the messages."""
     transcript = runtime.context.transcript
     try:
-        now = current_ide_state(state, runtime.context)
+        now = read_current_ide_state(state, runtime.context)
     except ConfigError as error:
         runtime.stream_writer(ErrorEvent(severity="warning", message=str(error)))
         return {}
-    known = state.get("ide_told", "") if _is_ide_shown(transcript.read(state["head"])) else ""
+    known = state.get("ide_told", "") if _has_ide_report(transcript.read(state["head"])) else ""
     before: IdeState | None = json.loads(transcript.read_message(known).text) if known else None
     if now == before or (before is None and not now["open"]):
         return {}
-    text = ide_report(before, now)
+    text = render_ide_report(before, now)
     message = Message(role="user", origin="context", content=(TextPart(text=text, section=_SECTION),))
     return {
         "head": transcript.append(state["head"], [message]),
@@ -262,54 +262,54 @@ async def ide_context(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     }
 
 
-def append_undone_note(head: str, deps: Deps) -> str:
+def append_undo_note(head: str, deps: Deps) -> str:
     """Return the head after telling the model what a person took back since its last turn: its own changes aren't there
     any more.
     """
-    if deps.info.agent or not (undone := deps.journal.undos_to_tell(head)):
+    if deps.info.agent or not (undone := deps.journal.list_unreported_undos(head)):
         return head
     content = (
         TextPart(text=render_prompt("run/undone") + "\n"),
         TextPart(text=replace_surrogates("\n".join(undone)), section=UNDONE),
     )
     told = deps.transcript.append(head, [Message(role="user", origin="context", content=content)])
-    deps.journal.record_undos_told(head, told)
+    deps.journal.mark_undos_reported(head, told)
     return told
 
 
-def has_editor(state: TurnState | ContextState, deps: Deps) -> bool:
+def has_editor_context(state: TurnState | ContextState, deps: Deps) -> bool:
     """Never for a sub-agent."""
-    return bool(deps.context.has_ide or state.get("ide_given")) and not deps.info.agent
+    return bool(deps.context.has_ide_source or state.get("ide_given")) and not deps.info.agent
 
 
-def current_ide_state(state: TurnState | ContextState, deps: Deps) -> IdeState:
+def read_current_ide_state(state: TurnState | ContextState, deps: Deps) -> IdeState:
     """The editor's current state. Raises `ConfigError`."""
     record = state.get("ide_given", "")
-    return deps.context.ide_state(deps.transcript.read_message(record).text if record else "")
+    return deps.context.read_ide_state(deps.transcript.read_message(record).text if record else "")
 
 
-def record_ide_state(now: IdeState, transcript: Transcript) -> str:
+def record_ide_state(ide_state: IdeState, transcript: Transcript) -> str:
     """Record of a state, for later comparison."""
-    return transcript.append("", [Message(role="user", origin="context", content=json.dumps(now))])
+    return transcript.append("", [Message(role="user", origin="context", content=json.dumps(ide_state))])
 
 
-def _is_ide_shown(history: Sequence[Message]) -> bool:
+def _has_ide_report(history: Sequence[Message]) -> bool:
     parts = (p for m in history if m.origin == "context" for p in m.content if not isinstance(p, str))
     return any(isinstance(p, TextPart) and p.section == _SECTION for p in parts)
 
 
-def ide_report(before: IdeState | None, now: IdeState) -> str:
+def render_ide_report(before: IdeState | None, after: IdeState) -> str:
     if before is None:
-        return render_prompt("context/ide", state=_json_block({**now}))
+        return render_prompt("context/ide", state=_indented_json({**after}))
     changed: dict[str, Any] = {
-        "opened": [path for path in now["open"] if path not in before["open"]],
-        "closed": [path for path in before["open"] if path not in now["open"]],
+        "opened": [path for path in after["open"] if path not in before["open"]],
+        "closed": [path for path in before["open"] if path not in after["open"]],
     }
     changed = {name: paths for name, paths in changed.items() if paths}
-    if now["active"] != before["active"]:
-        changed["active"] = now["active"]
-    return render_prompt("context/ide_changed", changes=_json_block(changed))
+    if after["active"] != before["active"]:
+        changed["active"] = after["active"]
+    return render_prompt("context/ide_changed", changes=_indented_json(changed))
 
 
-def _json_block(value: dict[str, Any]) -> str:
+def _indented_json(value: dict[str, Any]) -> str:
     return json.dumps(value, ensure_ascii=False, indent=1)

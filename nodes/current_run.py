@@ -46,7 +46,7 @@ def current_deps(runtime: Any = None) -> Deps | None:
     return drive.deps if drive else None
 
 
-def current_task_info(caller: str, deps: Deps, runtime: Any = None) -> Any:
+def require_current_task_info(caller: str, deps: Deps, runtime: Any = None) -> Any:
     """LangGraph's facts of the task that runs. Raises `RunError` where the record couldn't name it."""
     info = getattr(runtime, "execution_info", None) or getattr(current_runtime(), "execution_info", None)
     if info is None:
@@ -60,18 +60,18 @@ def current_task_info(caller: str, deps: Deps, runtime: Any = None) -> Any:
 
 
 def submit_to_run_loop(
-    call_name: str, async_call: str, work: Callable[[], Coroutine[Any, Any, T]]
+    call_name: str, async_alternative: str, work: Callable[[], Coroutine[Any, Any, T]]
 ) -> Future[T]:
     """Run `work` in the run's event loop, for code in a thread. Raises `UserError` in that loop's own thread.
 
-    `async_call`: what an async node calls.
+    `async_alternative`: what an async node calls.
     """
     drive = _current_drive()
-    if drive is None or _is_loop_of_this_thread(drive.loop):
-        raise UserError(f"{call_name} would block the run: in an async node, use {async_call}.")
+    if drive is None or _is_running_in_this_thread(drive.loop):
+        raise UserError(f"{call_name} would block the run: in an async node, use {async_alternative}.")
 
     async def guarded() -> T:
-        with drive.deps.cancel.guarded():
+        with drive.deps.cancel.cancel_on_stop():
             return await work()
 
     return asyncio.run_coroutine_threadsafe(guarded(), drive.loop)
@@ -92,7 +92,7 @@ def _current_drive() -> CurrentDrive | None:
     return CurrentDrive(deps, deps.cancel.loop) if deps and deps.cancel.loop else None
 
 
-def _is_loop_of_this_thread(loop: asyncio.AbstractEventLoop) -> bool:
+def _is_running_in_this_thread(loop: asyncio.AbstractEventLoop) -> bool:
     try:
         return asyncio.get_running_loop() is loop
     except RuntimeError:

@@ -9,8 +9,8 @@ from pathlib import PurePath
 from langgraph.runtime import Runtime
 from pydantic import BaseModel
 
-from interlock.nodes.helper_model import HelperAnswer, T, ask_json, parse_json_as, question_messages
-from interlock.nodes.requests import load_request_and_answer, rejection_result, write_request
+from interlock.nodes.helper_model import HelperAnswer, T, ask_json, build_question_messages, parse_json_as
+from interlock.nodes.requests import rejection_result, require_request_and_answer, write_and_emit_request
 from interlock.nodes.tools_results import (
     CALL,
     earlier_calls,
@@ -26,14 +26,14 @@ from interlock.state.calls import (
     Choice,
     ToolResult,
     Verdict,
-    call_key_of,
+    call_key_from_state,
     error_result,
 )
 from interlock.state.deps import Deps, await_despite_cancel, run_in_thread
 from interlock.state.edit import FIXER_TIMEOUT_S, GRACE_S, EditState, FixAnswer, MeantEdit, TargetAnswer
 from interlock.state.journal import JournalRow
 from interlock.state.messages import Message, ToolCall
-from interlock.state.node import Part, node, requesting_task_id
+from interlock.state.node import Part, node, require_task_id
 from interlock.state.tooling import ToolRun
 from interlock.tools.file_content import TextFile, decode_text_file, line_number_at
 from interlock.tools.matcher.edit import (
@@ -41,15 +41,15 @@ from interlock.tools.matcher.edit import (
     EditProblem,
     PlacedEdit,
     apply_spans,
-    excerpt_near_similar,
-    existing_file_problem,
-    place_corrected_edit,
-    place_edit,
-    place_or_correct_edit,
-    unusable_strings_problem,
+    create_existing_file_problem,
+    edit_strings_problem,
+    excerpt_around_similar_lines,
+    locate_corrected_edit,
+    locate_edit,
+    locate_edit_with_corrections,
 )
 from interlock.tools.matcher.find import STRATEGIES
-from interlock.tools.matcher.merge import first_indent, reindent_to_place
+from interlock.tools.matcher.merge import first_line_indent, reindent_for_occurrence
 from interlock.tools.matcher.windows import WorkBudget
 from interlock.tools.text_diff import unified_diff
 
@@ -87,17 +87,19 @@ class Edit:
         return sha256(self.data).hexdigest() if self.file else ""
 
     async def place(
-        self, find: Callable[..., PlacedEdit | EditProblem] = place_edit
+        self, place_function: Callable[..., PlacedEdit | EditProblem] = locate_edit
     ) -> PlacedEdit | EditProblem:
         """Place the edit; in a thread, as large texts take a while."""
         texts = (self.shown_path, self.text, self.strings.old, self.strings.new, self.strings.expected_count)
-        return await run_in_thread(lambda stop: find(*texts, work=WorkBudget(check=stop.raise_if_stopped)))
+        return await run_in_thread(
+            lambda stop: place_function(*texts, work=WorkBudget(check=stop.raise_if_stopped))
+        )
 
-    async def place_corrected(self) -> PlacedEdit | None:
+    async def place_with_corrections(self) -> PlacedEdit | None:
         """Place the edit with corrected strings."""
         texts = (self.text, self.strings.old, self.strings.new, self.strings.expected_count)
         return await run_in_thread(
-            lambda stop: place_corrected_edit(*texts, work=WorkBudget(check=stop.raise_if_stopped))
+            lambda stop: locate_corrected_edit(*texts, work=WorkBudget(check=stop.raise_if_stopped))
         )
 
 
@@ -111,7 +113,7 @@ DIFFERENCES = ("gone", "its bytes since this edit read it", "its hash since the 
 """What shows that somebody else changed the file."""
 
 
-def external_change_evidence(edit: Edit | ToolResult, state: EditState) -> str:
+def find_external_change(edit: Edit | ToolResult, state: EditState) -> str:
     """What shows that somebody else changed the file: one of `DIFFERENCES`; empty: nothing does."""
     if isinstance(edit, ToolResult):
         return DIFFERENCES[0]
@@ -124,12 +126,12 @@ def external_change_evidence(edit: Edit | ToolResult, state: EditState) -> str:
 
 def record_step_reason(runtime: Runtime[Deps], reason: str) -> None:
     """Record with the step what matched, or what differs."""
-    runtime.context.steps.record_reason(requesting_task_id(runtime, "An edit"), reason)
+    runtime.context.steps.record_reason(require_task_id(runtime, "An edit"), reason)
 
 
 async def load_edit(deps: Deps, state: EditState) -> Edit | ToolResult:
     """The edit on the current file, or as the earlier calls of the batch will leave it, or on content passed in."""
-    call, tried = deps.journal.read_call(call_key_of(state)), strings_to_try(deps, state)
+    call, tried = deps.journal.read_call(call_key_from_state(state)), strings_to_try(deps, state)
     if state.get("source") == "content":
         text = str(call.args.get("content"))
         return Edit("content", "", TextFile(text), text.encode(errors="surrogatepass"), 0, tried)
@@ -143,7 +145,7 @@ async def load_edit(deps: Deps, state: EditState) -> Edit | ToolResult:
 
 def strings_to_try(deps: Deps, state: EditState) -> EditStrings:
     """The call's own strings, or the helper's."""
-    args = deps.journal.read_call(call_key_of(state)).args
+    args = deps.journal.read_call(call_key_from_state(state)).args
     expected = args.get("expected_replacements", 1)
     old, new = str(args["old_string"]), str(args["new_string"])
     if state.get("helper"):
@@ -158,17 +160,17 @@ def strings_to_try(deps: Deps, state: EditState) -> EditStrings:
     return EditStrings(old.replace("\r\n", "\n"), new.replace("\r\n", "\n"), count)
 
 
-def amend_with_tried_strings(deps: Deps, state: EditState) -> tuple[CallKey, CallView]:
+def amend_call_with_tried_strings(deps: Deps, state: EditState) -> tuple[CallKey, CallView]:
     """The edit as a call; with a helper's strings, a later attempt at it."""
-    key = call_key_of(state)
+    key = call_key_from_state(state)
     call = deps.journal.read_call(key)
     if not state.get("helper"):
         return key, call
     tried = strings_to_try(deps, state)
     args = {**call.args, "old_string": tried.old, "new_string": tried.new}
     amended = CallView(id=call.id, name=call.name, args=args)
-    deps.journal.record_changed_arguments(key.next, amended)
-    return key.next, amended
+    deps.journal.record_changed_arguments(key.next_attempt, amended)
+    return key.next_attempt, amended
 
 
 def edit_error(code: str, message: str) -> dict[str, str]:
@@ -180,19 +182,25 @@ def edit_error(code: str, message: str) -> dict[str, str]:
 
 
 async def ask_edit_helper(
-    runtime: Runtime[Deps], state: EditState, role: str, kind: type[T], prompt: tuple[str, str]
+    runtime: Runtime[Deps], state: EditState, role: str, answer_type: type[T], prompt: tuple[str, str]
 ) -> HelperAnswer[T] | None:
     """A helper's answer to `prompt` (system, user); one attempt. A small model can't mend its own edit: None."""
     if runtime.context.info.brief:
         return None
     return await ask_json(
-        runtime, kind, role, question_messages(*prompt), state["message"], FIXER_TIMEOUT_S, attempts=1
+        runtime,
+        answer_type,
+        role,
+        build_question_messages(*prompt),
+        state["message"],
+        FIXER_TIMEOUT_S,
+        attempts=1,
     )
 
 
-def excerpt_around(text: str, old: str) -> str:
-    """The whole text or, if long, the part around the lines most similar to `old`."""
-    return text if len(text) <= _MOST_TEXT else excerpt_near_similar(text, old, _MOST_TEXT)
+def excerpt_around(text: str, old_string: str) -> str:
+    """The whole text or, if long, the part around the lines most similar to `old_string`."""
+    return text if len(text) <= _MOST_TEXT else excerpt_around_similar_lines(text, old_string, _MOST_TEXT)
 
 
 _CODES = {
@@ -235,10 +243,10 @@ def _uneditable_problem(edit: Edit) -> EditProblem | None:
     if edit.file is None and old:
         text = f"No file {edit.shown_path!r}. Find it with glob; to create it leave old_string empty."
         return EditProblem("file_not_found", text)
-    if wrong := unusable_strings_problem(old, new):
+    if wrong := edit_strings_problem(old, new):
         return wrong
     if edit.file is not None and not old:
-        return existing_file_problem(edit.shown_path, edit.file)
+        return create_existing_file_problem(edit.shown_path, edit.file)
     return None
 
 
@@ -276,7 +284,7 @@ async def repair(state: EditState, runtime: Runtime[Deps]) -> EditState:
     edit = await load_edit(runtime.context, state)
     if isinstance(edit, ToolResult):
         return {"label": "not for a model"}
-    if at := await edit.place_corrected():
+    if at := await edit.place_with_corrections():
         record_step_reason(runtime, at.strategy_label)
         return {"label": "found"}
     structured = PurePath(edit.path).suffix.lower() in _EXACT_ONLY
@@ -290,7 +298,7 @@ async def correct_target(state: EditState, runtime: Runtime[Deps]) -> EditState:
     if isinstance(edit, ToolResult):
         return {"label": "not found"}
     tried = edit.strings
-    prompt = load_prompt("edit/correct_target").parts(
+    prompt = load_prompt("edit/correct_target").render_system_and_user(
         file=edit.shown_path,
         content=await asyncio.to_thread(excerpt_around, edit.text, tried.old),
         old_string=tried.old,
@@ -301,7 +309,7 @@ async def correct_target(state: EditState, runtime: Runtime[Deps]) -> EditState:
         return {"label": "not found"}
     snippet = asked.answer.corrected_target_snippet.replace("\r\n", "\n")
     at = await asyncio.to_thread(
-        place_edit,
+        locate_edit,
         edit.shown_path,
         edit.text,
         snippet,
@@ -312,7 +320,7 @@ async def correct_target(state: EditState, runtime: Runtime[Deps]) -> EditState:
     )
     if isinstance(at, EditProblem) or snippet == tried.new:
         return {"label": "not found"}
-    new = reindent_to_place(edit.text, snippet, first_indent(tried.old), tried.new)
+    new = reindent_for_occurrence(edit.text, snippet, first_line_indent(tried.old), tried.new)
     return {
         "label": "found",
         **_record_helper_strings(
@@ -336,7 +344,7 @@ def _record_helper_strings(runtime: Runtime[Deps], role: str, answer: BaseModel)
 )
 async def check_external_change(state: EditState, runtime: Runtime[Deps]) -> EditState:
     """Compare with the hash of the text the model read; without one, check for an mtime over 2 s past the last edit."""
-    differs = external_change_evidence(await load_edit(runtime.context, state), state)
+    differs = find_external_change(await load_edit(runtime.context, state), state)
     if not differs:
         return {"label": "same"}
     record_step_reason(runtime, differs)
@@ -357,9 +365,11 @@ async def fix_edit(state: EditState, runtime: Runtime[Deps]) -> EditState:
     edit = await load_edit(deps, state)
     if isinstance(edit, ToolResult):
         return {"label": "no answer"}
-    prompt = load_prompt("edit/fix_edit").parts(
+    prompt = load_prompt("edit/fix_edit").render_system_and_user(
         file=edit.shown_path,
-        instruction=str(deps.journal.read_call(call_key_of(state)).args.get("instruction") or "not given"),
+        instruction=str(
+            deps.journal.read_call(call_key_from_state(state)).args.get("instruction") or "not given"
+        ),
         content=await asyncio.to_thread(excerpt_around, edit.text, edit.strings.old),
         old_string=edit.strings.old,
         new_string=edit.strings.new,
@@ -372,11 +382,11 @@ async def fix_edit(state: EditState, runtime: Runtime[Deps]) -> EditState:
     if asked.answer.noChangesRequired:
         return {**explained, "label": "no changes needed"}
     answer, old, new = asked.answer, edit.strings.old, edit.strings.new
-    if first_indent(old) == first_indent(
+    if first_line_indent(old) == first_line_indent(
         new
     ):  # the edit leaves the indentation alone, and so does its correction
         search, replace = (s.replace("\r\n", "\n") for s in (answer.search, answer.replace))
-        placed_new = reindent_to_place(edit.text, search, first_indent(replace), replace)
+        placed_new = reindent_for_occurrence(edit.text, search, first_line_indent(replace), replace)
         answer = answer.model_copy(update={"replace": placed_new})
     return {**explained, "label": "changed strings", **_record_helper_strings(runtime, "edit_fixer", answer)}
 
@@ -397,7 +407,7 @@ async def match_again(state: EditState, runtime: Runtime[Deps]) -> EditState:
     if (
         isinstance(edit, ToolResult)
         or not edit.strings.old
-        or unusable_strings_problem(edit.strings.old, edit.strings.new)
+        or edit_strings_problem(edit.strings.old, edit.strings.new)
     ):
         return {"label": "not found"}
     at = await edit.place()
@@ -420,13 +430,17 @@ async def apply(state: EditState, runtime: Runtime[Deps]) -> EditState:
         return _refused_edit_update(
             state, "external_change", "The file was removed after it was read. Find it."
         )
-    at = await edit.place(place_or_correct_edit)
+    at = await edit.place(locate_edit_with_corrections)
     if isinstance(at, EditProblem):
         return _refused_edit_update(state, *at)
-    made = await asyncio.to_thread(_edited_bytes, edit, edit.file, at)
+    made = await asyncio.to_thread(_apply_edit_to_bytes, edit, edit.file, at)
     if isinstance(made, EditProblem):
         return _refused_edit_update(state, *made)
-    kept = await asyncio.to_thread(_result_record, edit, edit.file, at, made) if state.get("source") else None
+    kept = (
+        await asyncio.to_thread(_edit_result_message, edit, edit.file, at, made)
+        if state.get("source")
+        else None
+    )
     to_file = state.get("source") == "file"
     return {
         "label": "write" if to_file else "keep",
@@ -440,23 +454,23 @@ async def apply(state: EditState, runtime: Runtime[Deps]) -> EditState:
     }
 
 
-def _edited_bytes(edit: Edit, file: TextFile, at: PlacedEdit) -> bytes | EditProblem:
+def _apply_edit_to_bytes(edit: Edit, file: TextFile, placed: PlacedEdit) -> bytes | EditProblem:
     try:
-        after = file.encode(apply_spans(file, at.spans))
+        after = file.encode(apply_spans(file, placed.spans))
     except UnicodeEncodeError as error:
         text = f"{edit.shown_path!r} is {file.encoding}, which can't hold {error.object[error.start]!r}."
         return EditProblem("not_text", text)
     if after == edit.data:
-        line = line_number_at(edit.text, at.spans[0].start)
+        line = line_number_at(edit.text, placed.spans[0].start)
         text = f"{edit.shown_path!r} would be the same as before: what the edit would give stands at line {line}."
         return EditProblem("no_change", text)
     return after
 
 
-def _result_record(edit: Edit, file: TextFile, at: PlacedEdit, after: bytes) -> Message:
+def _edit_result_message(edit: Edit, file: TextFile, placed: PlacedEdit, after: bytes) -> Message:
     """The result as a detached record; stored as arguments, because those are kept verbatim."""
-    first = at.spans[0]
-    exact = at.strategy == "exact" and not at.correction
+    first = placed.spans[0]
+    exact = placed.strategy == "exact" and not placed.correction
     kept = {
         "new_content": after[len(file.mark) :].decode(file.encoding),
         "diff": unified_diff(edit.shown_path, edit.data, after),
@@ -481,12 +495,12 @@ def _refused_edit_update(state: EditState, code: str, message: str) -> EditState
 async def check_rights(state: EditState, runtime: Runtime[Deps]) -> EditState:
     """A person is asked about the edit as it would be made, i.e. with the helper's strings if they are used."""
     deps = runtime.context
-    key, call = amend_with_tried_strings(deps, state)
+    key, call = amend_call_with_tried_strings(deps, state)
     mode = state["approval_mode"]
-    verdict = await deps.policy.decide(call, "write", mode, deps.approvals.session_rules())
+    verdict = await deps.policy.decide(call, "write", mode, deps.approvals.list_session_rules())
     record_call_decision(runtime, key, policy_decision_record(verdict, mode))
     if verdict.decision == "deny":
-        text = load_prompt("run/call_denied").text(
+        text = load_prompt("run/call_denied").render(
             tool=call.name, reason=verdict.deny_message or verdict.reason
         )
         return {"label": "denied", "error": edit_error("denied", text)}
@@ -496,14 +510,14 @@ async def check_rights(state: EditState, runtime: Runtime[Deps]) -> EditState:
 
 
 async def _request_edit_approval(
-    runtime: Runtime[Deps], key: CallKey, call: CallView, verdict: Verdict, asks: int
+    runtime: Runtime[Deps], key: CallKey, call: CallView, verdict: Verdict, ask_number: int
 ) -> EditState:
     preview = await runtime.context.toolset.preview_call(call, [])
     if preview.problem is not None:
         return {"label": "denied", "error": edit_error(preview.code or "not_possible", preview.problem)}
     request = ApprovalRequest(
         attempt=key,
-        asked=asks,
+        asked=ask_number,
         kind="approval",
         call=call,
         reason=verdict.reason,
@@ -511,8 +525,8 @@ async def _request_edit_approval(
         files=preview.files,
         choices=_CHOICES,
     )
-    write_request(runtime, request)
-    return {"label": "asked", "approval": request.key, "asks": asks}
+    write_and_emit_request(runtime, request)
+    return {"label": "asked", "approval": request.key, "asks": ask_number}
 
 
 @node(
@@ -525,11 +539,11 @@ async def _request_edit_approval(
 async def take_approval(state: EditState, runtime: Runtime[Deps]) -> EditState:
     """A decision is bound to what was shown: if the file changed since, the edit is matched again."""
     deps = runtime.context
-    key, _ = amend_with_tried_strings(deps, state)
-    request, answer = load_request_and_answer(deps, state["approval"])
+    key, _ = amend_call_with_tried_strings(deps, state)
+    request, answer = require_request_and_answer(deps, state["approval"])
     record_person_decision(runtime, key, state["approval"], answer)
     if answer.choice not in _CHOICES[1:]:
-        changed = any(deps.toolset.current_digest(file.path) != file.on_disk for file in request.files)
+        changed = any(deps.toolset.current_file_digest(file.path) != file.on_disk for file in request.files)
         return {"label": "changed since" if changed else "proceed", "error": {}}
     return {"label": "refused", "error": edit_error("rejected", rejection_result(answer).content)}
 
@@ -541,11 +555,11 @@ async def write(state: EditState, runtime: Runtime[Deps]) -> EditState:
     `docs/internals.md#unknown-outcomes`.
     """
     deps = runtime.context
-    key, call = amend_with_tried_strings(deps, state)
+    key, call = amend_call_with_tried_strings(deps, state)
     row = deps.journal.find_row(key, call)
     result = row.result if row is not None and row.state == "done" else None
     if result is None:
-        result = await _write_file(runtime, key, call, row, state["seen"])
+        result = await _journal_and_write_file(runtime, key, call, row, state["seen"])
         deps.journal.record_result(key, call, result)
     await deps.snapshots.snapshot_after(key)
     if result.status == "success":
@@ -554,8 +568,8 @@ async def write(state: EditState, runtime: Runtime[Deps]) -> EditState:
     return {"edit_status": "failed", "error": edit_error(error["type"], error["message"])}
 
 
-async def _write_file(
-    runtime: Runtime[Deps], key: CallKey, call: CallView, row: JournalRow | None, seen: str
+async def _journal_and_write_file(
+    runtime: Runtime[Deps], key: CallKey, call: CallView, row: JournalRow | None, seen_hash: str
 ) -> ToolResult:
     deps = runtime.context
     planned = row.planned if row is not None and row.state == "intent" else None
@@ -563,7 +577,7 @@ async def _write_file(
         computed = await deps.toolset.plan_change(call)
         if isinstance(computed, ToolResult):
             return computed
-        if (computed.before or "") != seen:
+        if (computed.before or "") != seen_hash:
             return _file_changed_result(call)
         await deps.snapshots.snapshot_before(key)
         deps.journal.record_intent(key, call, computed)

@@ -13,7 +13,12 @@ from typing import Any, ParamSpec, TypeVar, overload
 
 from pydantic import JsonValue, TypeAdapter
 
-from interlock.nodes.current_run import current_deps, current_runtime, current_task_info, park_until_answered
+from interlock.nodes.current_run import (
+    current_deps,
+    current_runtime,
+    park_until_answered,
+    require_current_task_info,
+)
 from interlock.state.calls import ApprovalRequest, CallView
 from interlock.state.deps import GRACE_S, Deps, Stopped, await_despite_cancel
 from interlock.state.errors import UserError
@@ -111,10 +116,10 @@ async def run_effect(entry: "EffectEntry", function: Callable[..., Any], args: A
     A thread can't be stopped: once it has begun, it is waited for, however often the run is stopped meanwhile. A
     coroutine has `GRACE_S` to end by itself; cancelled then, its outcome is unknown.
     """
-    while earlier := entry.claim_or_earlier_end():
+    while earlier := entry.claim_or_get_running():
         await asyncio.wait({asyncio.wrap_future(earlier)})
     try:
-        if entry.has_result(function, args, kwargs):
+        if entry.try_load_result(function, args, kwargs):
             return entry.result
         if inspect.iscoroutinefunction(function):
             return await await_despite_cancel(
@@ -122,7 +127,7 @@ async def run_effect(entry: "EffectEntry", function: Callable[..., Any], args: A
             )
         stop = threading.Event()
         thread = asyncio.to_thread(_call_and_journal, entry, function, args, kwargs, stop)
-        found = await await_despite_cancel(thread, cancelled=stop.set)
+        found = await await_despite_cancel(thread, on_cancelled=stop.set)
         if inspect.isawaitable(found):
             return await await_despite_cancel(_journal_when_done(entry, found), entry.grace_s)
         return found
@@ -132,10 +137,10 @@ async def run_effect(entry: "EffectEntry", function: Callable[..., Any], args: A
 
 def run_effect_sync(entry: "EffectEntry", function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     """As `run_effect`, in a thread. Raises `Stopped` if the run is stopping."""
-    while earlier := entry.claim_or_earlier_end():
+    while earlier := entry.claim_or_get_running():
         earlier.result()
     try:
-        if entry.has_result(function, args, kwargs):
+        if entry.try_load_result(function, args, kwargs):
             return entry.result
         if entry.deps.cancel.requested:  # the thread goes on, but no further effect begins
             raise Stopped
@@ -184,7 +189,7 @@ def _call_and_journal(
 
 async def wait_for_running_effects(run: str) -> None:
     """Wait for the effects of a run that nobody waits for any more: those of a node that took too long."""
-    while left := _running_effect_ends(run):
+    while left := _running_effect_futures(run):
         await asyncio.wait({asyncio.wrap_future(end) for end in left})
 
 
@@ -194,7 +199,7 @@ def running_effect_keys(run: str) -> list[str]:
         return [key for (of, _, key) in _under_way if of == run]
 
 
-def _running_effect_ends(run: str) -> "list[Future[None]]":
+def _running_effect_futures(run: str) -> "list[Future[None]]":
     with _one:
         return [end for (of, _, _), (_, end) in _under_way.items() if of == run]
 
@@ -205,7 +210,7 @@ def _new_effect_entry(runtime: Any, key: str, idempotent: bool) -> "EffectEntry 
         return None
     if not key:
         raise UserError("effect needs a key: a string that names it within its step.")
-    info = current_task_info(f"Effect {key!r}", deps, runtime)
+    info = require_current_task_info(f"Effect {key!r}", deps, runtime)
     return EffectEntry(deps, info.task_id, key, node_path(info), idempotent, node_attempt=info.node_attempt)
 
 
@@ -241,7 +246,7 @@ class EffectEntry:
     def _identity(self) -> tuple[str, str, str]:
         return (self.deps.info.run, self.task, self.key)
 
-    def claim_or_earlier_end(self) -> "Future[None] | None":
+    def claim_or_get_running(self) -> "Future[None] | None":
         """Mark it as under way, or return the end of an earlier attempt that is still at it.
 
         Raises `UserError` if this attempt of the node is at it already.
@@ -262,7 +267,7 @@ class EffectEntry:
             _, end = _under_way.pop(self._identity)
         end.set_result(None)
 
-    def has_result(self, function: Callable[..., Any], args: Any, kwargs: Any) -> bool:
+    def try_load_result(self, function: Callable[..., Any], args: Any, kwargs: Any) -> bool:
         """Whether its `result` is known. Parks the run where a person must say so, of a call of this function."""
         journal = self.deps.effects
         row = journal.find_row(self.task, self.key, self.node_path)
@@ -271,7 +276,7 @@ class EffectEntry:
         if row.state == "done":
             self.result = row.result
             return True
-        if self.idempotent or not self._does_person_skip(function, args, kwargs, row.attempt):
+        if self.idempotent or not self._ask_whether_to_skip(function, args, kwargs, row.attempt):
             return False
         journal.record_result(self.task, self.key, None)
         return True
@@ -287,11 +292,13 @@ class EffectEntry:
         self.deps.effects.record_result(self.task, self.key, result)
         return result
 
-    def _does_person_skip(self, function: Callable[..., Any], args: Any, kwargs: Any, attempt: int) -> bool:
+    def _ask_whether_to_skip(
+        self, function: Callable[..., Any], args: Any, kwargs: Any, attempt: int
+    ) -> bool:
         """Whether a person says that the function isn't to be called again; parks the run until somebody answers."""
         name = f"interrupt:effect:{self.task}:{self.key}:{attempt}"
         given = (
-            _arguments_for_person(function, args, kwargs, self.deps.effects.redact)
+            _describe_arguments(function, args, kwargs, self.deps.effects.redact)
             if self.tool_call is None
             else {}
         )
@@ -318,7 +325,7 @@ _LONGEST = 300
 _ANY: TypeAdapter[Any] = TypeAdapter(Any)
 
 
-def _arguments_for_person(
+def _describe_arguments(
     function: Callable[..., Any], args: Any, kwargs: Any, redact: Callable[[str], str]
 ) -> dict[str, JsonValue]:
     """What names one of many calls to a person: the arguments, else what a lambda has of its surroundings."""
@@ -333,10 +340,10 @@ def _arguments_for_person(
     if not given and inspect.isfunction(function):
         around: Mapping[str, Any] = inspect.getclosurevars(function).nonlocals
         given = {name: value for name, value in around.items() if isinstance(value, str | int | float | dict)}
-    return {name: _argument_for_person(value, redact) for name, value in given.items()}
+    return {name: _redact_and_shorten_value(value, redact) for name, value in given.items()}
 
 
-def _argument_for_person(value: Any, redact: Callable[[str], str]) -> JsonValue:
+def _redact_and_shorten_value(value: Any, redact: Callable[[str], str]) -> JsonValue:
     if isinstance(value, int | float | None):
         return value
     shown = value

@@ -25,22 +25,22 @@ from pydantic import BaseModel, JsonValue, TypeAdapter, ValidationError
 from interlock.nodes.current_run import (
     call_in_run_loop,
     current_deps,
-    current_task_info,
     park_until_answered,
+    require_current_task_info,
     submit_to_run_loop,
 )
 from interlock.nodes.effects import EffectEntry, node_path, run_effect, run_effect_sync
-from interlock.nodes.hooks import request_hook_outcome, wrap_hook_text
-from interlock.nodes.requests import fire_request_notification_hooks, rejection_result, write_request
+from interlock.nodes.hooks import wrap_hook_text, write_hook_outcome_request
+from interlock.nodes.requests import fire_request_notification_hooks, rejection_result, write_and_emit_request
 from interlock.nodes.tools_approval import store_always_choice
 from interlock.nodes.tools_results import (
-    hook_names,
-    hook_reason,
+    format_hook_names,
     policy_decision_record,
     record_argument_change,
     record_call_decision,
     record_hook_decision,
     record_person_decision,
+    shorten_hook_reason,
 )
 from interlock.prompts import load_prompt
 from interlock.state.calls import (
@@ -88,10 +88,10 @@ class GuardedCall:
         return CallKey(message=f"{self.task}:{self.key}", index=0, attempt=attempt)
 
     def request_key(self, attempt: int) -> str:
-        return self.request_key_of(self.task, self.key, attempt)
+        return self.build_request_key(self.task, self.key, attempt)
 
     @staticmethod
-    def request_key_of(task: str, key: str, attempt: int) -> str:
+    def build_request_key(task: str, key: str, attempt: int) -> str:
         """The key of what a person is asked of an attempt."""
         return f"interrupt:call:{task}:{key}:{attempt}"
 
@@ -104,7 +104,7 @@ async def admit_call(call: GuardedCall) -> CallView:
     """The call as it may run, with arguments that a hook or a person changed. Raises `RefusedError`."""
     attempt, by_person, hooked = 1, False, 0
     while True:
-        verdict = await _policy_verdict(call, attempt)
+        verdict = await _decide_by_policy(call, attempt)
         asked = (
             call.deps.approvals.find_request(call.request_key(attempt)) is not None
         )  # its answer counts, whatever is allowed now
@@ -112,24 +112,24 @@ async def admit_call(call: GuardedCall) -> CallView:
         if is_hooked(call.hook_state, "BeforeTool") and hooked != attempt:
             hooked = attempt
             outcome = await _fire_call_hooks(call, "BeforeTool", attempt, {"tool_input": call.view.args})
-            if changed := _call_changed_by_hook(call, outcome, attempt):
+            if changed := _apply_hook_arguments(call, outcome, attempt):
                 call.view, attempt, hooked, by_person = changed, attempt + 1, attempt + 1, False
                 continue
             if outcome.decision == "ask" and not by_person:
-                must_ask, reason = True, f"{hook_names(outcome)} asks: {hook_reason(outcome)}"
+                must_ask, reason = True, f"{format_hook_names(outcome)} asks: {shorten_hook_reason(outcome)}"
         if not must_ask:
             return call.view
-        answer = await _answer_or_park(call, attempt, verdict, reason)
+        answer = await _get_approval_or_park(call, attempt, verdict, reason)
         if answer.choice != "modify":
             return call.view
         call.view = call.view.model_copy(update={"args": answer.args or {}})
         attempt, by_person = attempt + 1, True
 
 
-async def _policy_verdict(call: GuardedCall, attempt: int) -> Verdict:
+async def _decide_by_policy(call: GuardedCall, attempt: int) -> Verdict:
     """The policy's word, softened by what a person allowed for the run. Raises `RefusedError` for a deny."""
     deps, mode = call.deps, call.deps.info.approval_mode
-    rules = deps.approvals.session_rules()
+    rules = deps.approvals.list_session_rules()
     verdict = await deps.policy.decide(call.view, call.risk, mode, rules)
     own = SessionRule(tool=call.view.name)
     granted = next((rule for rule in rules if rule == own), None)
@@ -138,7 +138,7 @@ async def _policy_verdict(call: GuardedCall, attempt: int) -> Verdict:
     record_call_decision(call.runtime, call.attempt_key(attempt), policy_decision_record(verdict, mode))
     if verdict.decision == "deny":
         why = verdict.deny_message or verdict.reason
-        raise RefusedError(load_prompt("run/call_denied").text(tool=call.view.name, reason=why))
+        raise RefusedError(load_prompt("run/call_denied").render(tool=call.view.name, reason=why))
     return verdict
 
 
@@ -159,39 +159,42 @@ async def _fire_call_hooks(
     emit, about = call.runtime.stream_writer, {"tool_name": name, **payload}
     outcome = await call.deps.hooks.fire(event, key, about, subject=name, emit=emit)
     if outcome.unknown:
-        request_hook_outcome(outcome.unknown, call.runtime)
+        write_hook_outcome_request(outcome.unknown, call.runtime)
         park_until_answered(outcome.unknown)
     record_hook_decision(call.runtime, call.attempt_key(attempt), event, outcome)
     if outcome.stop is not None:
         raise HookError(
-            f"{event} {hook_names(outcome)} stopped the run: {hook_reason(outcome)}", "stopped_by_hook"
+            f"{event} {format_hook_names(outcome)} stopped the run: {shorten_hook_reason(outcome)}",
+            "stopped_by_hook",
         )
     if outcome.decision == "block":
         prompt = "run/call_blocked" if event == "BeforeTool" else "run/result_blocked"
-        raise RefusedError(load_prompt(prompt).text(reason=hook_reason(outcome)))
+        raise RefusedError(load_prompt(prompt).render(reason=shorten_hook_reason(outcome)))
     return outcome
 
 
-def _call_changed_by_hook(call: GuardedCall, outcome: HookOutcome, attempt: int) -> CallView | None:
+def _apply_hook_arguments(call: GuardedCall, outcome: HookOutcome, attempt: int) -> CallView | None:
     """The call with a hook's arguments; None: unchanged."""
     args = outcome.output.get("tool_input")
     if not isinstance(args, dict) or args == call.view.args:
         return None
-    record_argument_change(call.runtime, call.attempt_key(attempt), "hook", attempt + 1, hook_names(outcome))
+    record_argument_change(
+        call.runtime, call.attempt_key(attempt), "hook", attempt + 1, format_hook_names(outcome)
+    )
     return call.view.model_copy(update={"args": args})
 
 
-async def _answer_or_park(call: GuardedCall, attempt: int, verdict: Verdict, reason: str) -> Answer:
+async def _get_approval_or_park(call: GuardedCall, attempt: int, verdict: Verdict, reason: str) -> Answer:
     """A person's answer; parks the run until there is one. Raises `RefusedError` for a rejection."""
     deps, key = call.deps, call.request_key(attempt)
     request = deps.approvals.find_request(key)
     if request is None:
-        request = await _approval_request(call, key, verdict, reason)
-        write_request(call.runtime, request)
+        request = await _build_approval_request(call, key, verdict, reason)
+        write_and_emit_request(call.runtime, request)
         if is_hooked(call.hook_state, "Notification"):
             await fire_request_notification_hooks(deps, request, call.runtime.stream_writer)
     if (answer := deps.approvals.find_answer(key)) is None:
-        await _park_with_siblings(deps.info.run, call.task, key)
+        await _park_when_siblings_settle(deps.info.run, call.task, key)
     assert answer is not None
     record_person_decision(
         call.runtime, call.attempt_key(attempt), key, answer, attempt + 1 if answer.choice == "modify" else 0
@@ -199,27 +202,35 @@ async def _answer_or_park(call: GuardedCall, attempt: int, verdict: Verdict, rea
     if answer.choice == "reject":
         raise RefusedError(rejection_result(answer).content)
     own = SessionRule(tool=call.view.name) if answer.choice == _ALWAYS else None
-    rule = own or deps.policy.narrowed_rule(call.view, call.risk, answer.choice, deps.info.approval_mode)
+    rule = own or deps.policy.session_rule_for_choice(
+        call.view, call.risk, answer.choice, deps.info.approval_mode
+    )
     await store_always_choice(deps, key, call.risk, rule, answer, call.runtime.stream_writer)
     return answer
 
 
-async def _approval_request(call: GuardedCall, key: str, verdict: Verdict, reason: str) -> ApprovalRequest:
+async def _build_approval_request(
+    call: GuardedCall, key: str, verdict: Verdict, reason: str
+) -> ApprovalRequest:
     deps, mode = call.deps, call.deps.info.approval_mode
     offered = await asyncio.to_thread(deps.policy.offered_choices, call.view, call.risk, verdict, mode)
     # "All edits" is of editing tools, and this graph has no channel for it.
     choices: list[Choice] = [choice for choice in offered if choice not in ("cancel", "proceed_always_edits")]
-    rules = ((c, deps.policy.narrowed_rule(call.view, call.risk, c, mode)) for c in choices if "always" in c)  # pyright: ignore[reportArgumentType]
-    always: dict[str, str] = {choice: rule.covers for choice, rule in rules if rule is not None}
+    rules = (
+        (c, deps.policy.session_rule_for_choice(call.view, call.risk, c, mode))
+        for c in choices
+        if "always" in c
+    )  # pyright: ignore[reportArgumentType]
+    always: dict[str, str] = {choice: rule.scope_text for choice, rule in rules if rule is not None}
     if not always and _can_grant_always(deps, verdict):
         choices.insert(1, _ALWAYS)
-        always[_ALWAYS] = SessionRule(tool=call.view.name).covers
+        always[_ALWAYS] = SessionRule(tool=call.view.name).scope_text
     return ApprovalRequest(
         key=key,
         kind="approval",
         call=call.view,
         reason=reason,
-        preview=call_arguments_text(call.view),
+        preview=format_call_arguments(call.view),
         parts=verdict.parts,
         choices=tuple(choices),
         always=always,
@@ -227,7 +238,7 @@ async def _approval_request(call: GuardedCall, key: str, verdict: Verdict, reaso
     )
 
 
-def call_arguments_text(view: CallView) -> str:
+def format_call_arguments(view: CallView) -> str:
     """The call for people: an argument a line."""
     return "\n".join(f"{name}: {value}" for name, value in view.args.items())
 
@@ -254,12 +265,12 @@ class _ConcurrentCalls:
 _groups: dict[tuple[str, str], _ConcurrentCalls] = {}
 
 
-def enter_call(run: str, task: str) -> None:
+def register_running_call(run: str, task: str) -> None:
     """Count a call among those of its task, in the run's event loop; `leave` it."""
     _groups.setdefault((run, task), _ConcurrentCalls()).busy += 1
 
 
-def leave_call(run: str, task: str) -> None:
+def unregister_running_call(run: str, task: str) -> None:
     group = _groups[run, task]
     group.busy -= 1
     group.changed.set()
@@ -267,7 +278,7 @@ def leave_call(run: str, task: str) -> None:
         del _groups[run, task]
 
 
-async def _park_with_siblings(run: str, task: str, key: str) -> None:
+async def _park_when_siblings_settle(run: str, task: str, key: str) -> None:
     """Park once each call of the task is over or asks, too: a call that runs on would be cut, and nothing be known."""
     group = _groups.get((run, task))
     if group is None or NESTED.get():
@@ -338,38 +349,43 @@ def _guard_tool(
     if risk not in _RISKS:
         raise SetupError(f"guarded: the risk {risk!r} of {tool.name!r} is none of {', '.join(_RISKS)}.")
     copy = tool.model_copy()
-    object.__setattr__(copy, "__class__", _guarded_class(type(tool), risk, only_with_flag))
+    object.__setattr__(copy, "__class__", _make_guarded_class(type(tool), risk, only_with_flag))
     return copy
 
 
-def _guarded_class(own: Any, risk: Risk, only_with_flag: bool) -> type:
-    """A class of tools that asks before it runs what `own` runs."""
+def _make_guarded_class(tool_class: Any, risk: Risk, only_with_flag: bool) -> type:
+    """A class of tools that asks before it runs what `tool_class` runs."""
 
     async def arun(self: Any, *args: Any, tool_call_id: str | None = None, **kwargs: Any) -> Any:
         with _set_context_variables((_CALL_ID, tool_call_id), (_HANDED, False)):
-            return await own.arun(self, *args, tool_call_id=tool_call_id, **kwargs)
+            return await tool_class.arun(self, *args, tool_call_id=tool_call_id, **kwargs)
 
     def run(self: Any, *args: Any, tool_call_id: str | None = None, **kwargs: Any) -> Any:
         with _set_context_variables((_CALL_ID, tool_call_id), (_HANDED, False)):
-            return own.run(self, *args, tool_call_id=tool_call_id, **kwargs)
+            return tool_class.run(self, *args, tool_call_id=tool_call_id, **kwargs)
 
-    @wraps(own._arun if own._arun is not BaseTool._arun else own._run)  # pyright: ignore[reportPrivateUsage]
+    @wraps(tool_class._arun if tool_class._arun is not BaseTool._arun else tool_class._run)  # pyright: ignore[reportPrivateUsage]
     async def _arun(self: Any, *args: Any, **kwargs: Any) -> Any:
         if (under := _new_invocation(self, risk, only_with_flag, args, kwargs)) is None:
-            return await own._arun(self, *args, **kwargs)
-        return await under.run_guarded(partial(own._arun, self))
+            return await tool_class._arun(self, *args, **kwargs)
+        return await under.run_guarded(partial(tool_class._arun, self))
 
-    @wraps(own._run)
+    @wraps(tool_class._run)
     def _run(self: Any, *args: Any, **kwargs: Any) -> Any:
         if (under := _new_invocation(self, risk, only_with_flag, args, kwargs)) is None:
-            return own._run(self, *args, **kwargs)
-        return under.run_guarded_sync(partial(own._run, self))
+            return tool_class._run(self, *args, **kwargs)
+        return under.run_guarded_sync(partial(tool_class._run, self))
 
-    methods = {"arun": wraps(own.arun)(arun), "run": wraps(own.run)(run), "_arun": _arun, "_run": _run}
+    methods = {
+        "arun": wraps(tool_class.arun)(arun),
+        "run": wraps(tool_class.run)(run),
+        "_arun": _arun,
+        "_run": _run,
+    }
     return type(
-        own.__name__,
-        (own,),
-        {**methods, "__module__": own.__module__, "interlock_risk": property(lambda _: risk)},
+        tool_class.__name__,
+        (tool_class,),
+        {**methods, "__module__": tool_class.__module__, "interlock_risk": property(lambda _: risk)},
     )
 
 
@@ -379,7 +395,7 @@ def _new_invocation(
     """None: outside a run, or the tool's own code calls its other half."""
     if _HANDED.get() or (deps := current_deps()) is None or (only_with_flag and not deps.info.guard):
         return None
-    info = current_task_info(f"The tool {tool.name!r}", deps)
+    info = require_current_task_info(f"The tool {tool.name!r}", deps)
     # The arguments that a model gives; LangGraph gives others.
     own = [*(getattr(tool.tool_call_schema, "model_fields", None) or tool.args)]
     given = {**dict(zip(own, args, strict=False)), **{key: kwargs[key] for key in kwargs if key in own}}
@@ -405,21 +421,21 @@ def _invocation_key(name: str, deps: Deps, info: Any) -> str:
     call = _CALL_ID.get() or ""
     # An attempt that took too long may still number its own calls.
     numbered = name if info.node_attempt == 1 else f"{name} {info.node_attempt}"
-    order = deps.steps.next_number(info.task_id, numbered)
-    if earlier := _earlier_version_key(name, call, order, deps, info):
+    order = deps.steps.next_occurrence_index(info.task_id, numbered)
+    if earlier := _find_key_of_earlier_version(name, call, order, deps, info):
         return earlier
-    number = deps.steps.next_number(info.task_id, f"{numbered} of {call}")
+    number = deps.steps.next_occurrence_index(info.task_id, f"{numbered} of {call}")
     return f"{name}@{hashlib.sha256(call.encode()).hexdigest()[:12] if call else ''}.{number}"
 
 
-def _earlier_version_key(name: str, call: str, order: int, deps: Deps, info: Any) -> str:
+def _find_key_of_earlier_version(name: str, call_id: str, order: int, deps: Deps, info: Any) -> str:
     """The key of a call that an earlier version began, and numbered by its order; empty: it is none."""
     for place in count():
         key = f"{name}.{place}"
-        request = deps.approvals.find_request(GuardedCall.request_key_of(info.task_id, key, 1))
+        request = deps.approvals.find_request(GuardedCall.build_request_key(info.task_id, key, 1))
         if request is None:
             break
-        if call and request.call.id == call:
+        if call_id and request.call.id == call_id:
             return key
     key = f"{name}.{order}"
     return key if deps.effects.find_row(info.task_id, key, node_path(info)) is not None else ""
@@ -440,41 +456,41 @@ class _ToolInvocation:
     async def run_guarded(self, work: Callable[..., Any]) -> Any:
         """What the tool returned, or why it wasn't run."""
         place = (self.call.deps.info.run, self.call.task)
-        enter_call(*place)
+        register_running_call(*place)
         try:
-            args, kwargs = self._call_arguments(await admit_call(self.call))
+            args, kwargs = self._merge_changed_arguments(await admit_call(self.call))
 
             async def run() -> list[Any]:
                 with _set_context_variables((NESTED, True), (_HANDED, True)):
                     return [self._redact_value(await work(*args, **kwargs))]
 
-            return await self._with_hook_addition(await run_effect(self.entry, run, (), {}))
+            return await self._append_hook_context(await run_effect(self.entry, run, (), {}))
         except RefusedError as refused:
-            return self._failed_answer(str(refused))
+            return self._make_error_result(str(refused))
         finally:
-            leave_call(*place)
+            unregister_running_call(*place)
 
     def run_guarded_sync(self, work: Callable[..., Any]) -> Any:
         """As `ended`, in a thread."""
         place = (self.call.deps.info.run, self.call.task)
         what, instead = f"{self.tool.name}.invoke()", f"await {self.tool.name}.ainvoke()"
-        call_in_run_loop(enter_call, *place)
+        call_in_run_loop(register_running_call, *place)
         admission = submit_to_run_loop(what, instead, partial(admit_call, self.call))
         try:
-            args, kwargs = self._call_arguments(admission.result())
+            args, kwargs = self._merge_changed_arguments(admission.result())
 
             def run() -> list[Any]:
                 with _set_context_variables((NESTED, True), (_HANDED, True)):
                     return [self._redact_value(work(*args, **kwargs))]
 
             result = run_effect_sync(self.entry, run, (), {})
-            return submit_to_run_loop(what, instead, partial(self._with_hook_addition, result)).result()
+            return submit_to_run_loop(what, instead, partial(self._append_hook_context, result)).result()
         except RefusedError as refused:
-            return self._failed_answer(str(refused))
+            return self._make_error_result(str(refused))
         finally:
-            call_in_run_loop(leave_call, *place)
+            call_in_run_loop(unregister_running_call, *place)
 
-    def _call_arguments(self, view: CallView) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def _merge_changed_arguments(self, view: CallView) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The arguments to call with: the caller's, with those that a person or a hook changed."""
         if view.args == self.model_args:
             return self.args, self.kwargs
@@ -495,16 +511,16 @@ class _ToolInvocation:
             return (*new.values(),), kept
         return (), {**kept, **new}
 
-    async def _with_hook_addition(self, result: list[Any] | None) -> Any:
+    async def _append_hook_context(self, result: list[Any] | None) -> Any:
         if result is None:  # a person said to skip it
             cause = "the run was killed or stopped while this call ran."
-            return self._failed_answer(load_prompt("run/call_unknown_outcome").text(cause=cause))
+            return self._make_error_result(load_prompt("run/call_unknown_outcome").render(cause=cause))
         (value,) = result
         shown: JsonValue = _ANY.dump_python(value, mode="json", fallback=str, warnings=False)
         more = await fire_after_tool_hooks(self.call, {"llmContent": shown})
         return f"{value}\n\n{more}" if more and isinstance(value, str) else value
 
-    def _failed_answer(self, text: str) -> Any:
+    def _make_error_result(self, text: str) -> Any:
         """The text as the tool's failed result; for a caller that isn't a model, as its value."""
         call_id = _CALL_ID.get()
         answer: Any = text
@@ -536,8 +552,8 @@ def is_sync_tool(tool: BaseTool) -> bool:
 
 
 @contextmanager
-def _set_context_variables(*given: tuple[ContextVar[Any], Any]) -> Generator[None]:
-    tokens = [(variable, variable.set(value)) for variable, value in given]
+def _set_context_variables(*assignments: tuple[ContextVar[Any], Any]) -> Generator[None]:
+    tokens = [(variable, variable.set(value)) for variable, value in assignments]
     try:
         yield
     finally:

@@ -15,10 +15,10 @@ from interlock.state.deps import Deps
 from interlock.state.errors import ModelError, RunError, UserError
 from interlock.state.events import HelperFailed
 from interlock.state.messages import Message, ModelCall, Reply
-from interlock.state.node import requesting_task_id
+from interlock.state.node import require_task_id
 
 
-def question_messages(system: str, task: str, history: Sequence[Message] = ()) -> list[Message]:
+def build_question_messages(system: str, task: str, history: Sequence[Message] = ()) -> list[Message]:
     """The messages of a question about a conversation."""
     return [Message(role="system", content=system), *history, Message(role="user", content=task)]
 
@@ -44,7 +44,7 @@ async def request_reply(call: ModelCall, runtime: Runtime[Deps]) -> Reply:
     raise RunError(f"The answer to {call.role!r} ended without a reply.")
 
 
-def unusable_reason(reply: Reply) -> str:
+def unusable_reply_reason(reply: Reply) -> str:
     """Why the answer is unusable; empty: it is usable."""
     if reply.problem:
         return reply.problem
@@ -53,12 +53,12 @@ def unusable_reason(reply: Reply) -> str:
     return "the answer is cut off" if reply.finish_reason in (None, "length") else ""
 
 
-async def ask_text(
+async def ask_for_text_record(
     runtime: Runtime[Deps], role: str, messages: Sequence[Message], head: str, timeout_s: float, attempts: int
 ) -> str:
     """As `ask_json`, for a complete, non-blank answer of any form: its chain record; empty: none."""
-    call = ModelCall(requesting_task_id(runtime, role), role, head, messages, attempts=attempts)
-    return await _first_usable_reply(runtime, [call], timeout_s, "text", lambda reply: reply.record) or ""
+    call = ModelCall(require_task_id(runtime, role), role, head, messages, attempts=attempts)
+    return await _ask_until_usable(runtime, [call], timeout_s, "text", lambda reply: reply.record) or ""
 
 
 async def ask_json(
@@ -75,7 +75,7 @@ async def ask_json(
     `messages`: the system message first; the last one asks. The reply is recorded after `head`. `timeout_s`: for all
     attempts and the waits between them. `attempts`: to connect, per request, and requests until the shape is right.
     """
-    task, schema = requesting_task_id(runtime, role), answer_type.model_json_schema()
+    task, schema = require_task_id(runtime, role), answer_type.model_json_schema()
     # Replies are recorded by task, so each request of this node needs its own name.
     names = [f"{task}#{attempt}" if attempt else task for attempt in range(attempts)]
     calls = [ModelCall(name, role, head, messages, schema=schema, attempts=attempts) for name in names]
@@ -84,14 +84,14 @@ async def ask_json(
         answer = parse_json_as(reply.message.text, answer_type)
         return HelperAnswer(reply.record, answer) if answer else None
 
-    return await _first_usable_reply(runtime, calls, timeout_s, answer_type.__name__, answered)
+    return await _ask_until_usable(runtime, calls, timeout_s, answer_type.__name__, answered)
 
 
-async def _first_usable_reply(
+async def _ask_until_usable(
     runtime: Runtime[Deps],
     calls: Sequence[ModelCall],
     timeout_s: float,
-    kind: str,
+    answer_kind: str,
     parse: Callable[[Reply], R | None],
 ) -> R | None:
     """The first usable reply to one of the calls, parsed by `taken`."""
@@ -101,10 +101,10 @@ async def _first_usable_reply(
             for call in calls:
                 left_s = (limit.when() or 0) - asyncio.get_running_loop().time()
                 reply = await request_reply(replace(call, timeout_s=left_s), runtime)
-                problem = unusable_reason(reply)
+                problem = unusable_reply_reason(reply)
                 if not problem and (answer := parse(reply)):
                     return answer
-                problem = problem or f"the answer is no {kind}"
+                problem = problem or f"the answer is no {answer_kind}"
     except TimeoutError:
         problem = f"no answer within {timeout_s:g} s"
     except (ModelError, UserError) as error:  # UserError: no key for the role, or no package

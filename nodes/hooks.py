@@ -9,7 +9,7 @@ from langgraph.types import interrupt
 from pydantic import JsonValue
 from typing_extensions import TypedDict
 
-from interlock.nodes.requests import write_request
+from interlock.nodes.requests import write_and_emit_request
 from interlock.prompts import load_prompt
 from interlock.state.calls import ApprovalRequest, CallView
 from interlock.state.deps import Deps
@@ -17,7 +17,7 @@ from interlock.state.errors import HookError
 from interlock.state.events import AgentBlocked, AgentStopped, ErrorEvent
 from interlock.state.hooks import NO_REASON, HookOutcome, HookWait
 from interlock.state.messages import Message
-from interlock.state.node import node, requesting_task_id
+from interlock.state.node import node, require_task_id
 from interlock.state.run import HookEvent, RunChannels, is_hooked
 
 FIRING = ("hook_event", "hook_key", "approval")
@@ -119,7 +119,7 @@ async def session_end(state: SessionHooks, runtime: Runtime[Deps]) -> SessionHoo
 
 @node(reads=("session_request",), writes=("session_request",), group="hooks")
 async def ask_session(state: SessionHooks, runtime: Runtime[Deps]) -> SessionHooks:
-    request_hook_outcome(state["session_request"], runtime)
+    write_hook_outcome_request(state["session_request"], runtime)
     return {"session_request": state["session_request"]}
 
 
@@ -132,23 +132,23 @@ async def await_session(state: SessionHooks) -> SessionHooks:
 @node(reads=("approval",), writes=("approval",), group="hooks")
 async def ask_hook(state: HookWait, runtime: Runtime[Deps]) -> HookWait:
     """Ask about the firing: `await_person` stops for the answer, and the hook's node reads it by firing again."""
-    request_hook_outcome(state["approval"], runtime)
+    write_hook_outcome_request(state["approval"], runtime)
     return {"approval": state["approval"]}
 
 
-def by_session_start(state: RunChannels) -> Literal["", "session"]:
+def route_session_start(state: RunChannels) -> Literal["", "session"]:
     return "session" if is_hooked(state, "SessionStart") else ""
 
 
-def by_session_end(state: RunChannels) -> Literal["", "session"]:
+def route_session_end(state: RunChannels) -> Literal["", "session"]:
     return "session" if is_hooked(state, "SessionEnd") else ""
 
 
-def after_session(state: SessionHooks) -> Literal["", "unknown"]:
+def route_after_session_hooks(state: SessionHooks) -> Literal["", "unknown"]:
     return "unknown" if state.get("session_event") else ""
 
 
-def after_await_session(state: SessionHooks) -> Literal["start", "end"]:
+def route_after_await_session(state: SessionHooks) -> Literal["start", "end"]:
     return "start" if state["session_event"] == "SessionStart" else "end"
 
 
@@ -163,7 +163,7 @@ async def fire_hooks(
 
     Raises `HooksUnansweredError`, which `hook_node` turns into the node's update.
     """
-    key = state.get("hook_key") or f"{event}:{requesting_task_id(runtime, event)}"
+    key = state.get("hook_key") or f"{event}:{require_task_id(runtime, event)}"
     emit = runtime.stream_writer
     outcome = await runtime.context.hooks.fire(event, key, payload, subject=subject, emit=emit)
     if outcome.unknown:
@@ -179,30 +179,34 @@ def prompt_end_update(
         reason = outcome.stop or NO_REASON
         runtime.stream_writer(AgentStopped(reason=reason))
         return _make_prompt_end(
-            "stopped_by_hook", f"{_hook_in_words(event, outcome)} stopped the run", reason
+            "stopped_by_hook", f"{_describe_hooks(event, outcome)} stopped the run", reason
         )
     if outcome.decision == "block":
         reason = outcome.reason or NO_REASON
         runtime.stream_writer(AgentBlocked(reason=reason))
         return _make_prompt_end(
-            "blocked_by_hook", f"{_hook_in_words(event, outcome)} blocked {next_step}", reason
+            "blocked_by_hook", f"{_describe_hooks(event, outcome)} blocked {next_step}", reason
         )
     return None
 
 
 def _make_prompt_end(
-    status: Literal["stopped_by_hook", "blocked_by_hook"], what: str, reason: str
+    status: Literal["stopped_by_hook", "blocked_by_hook"], hook_action: str, reason: str
 ) -> PromptEnd:
     cut = reason if len(reason) <= _REASON_CHARS else f"{reason[:_REASON_CHARS]} […]"
     label: Literal["stopped", "blocked"] = "stopped" if status == "stopped_by_hook" else "blocked"
-    return {"label": label, "turn_status": status, "error": {"type": status, "message": f"{what}: {cut}"}}
+    return {
+        "label": label,
+        "turn_status": status,
+        "error": {"type": status, "message": f"{hook_action}: {cut}"},
+    }
 
 
-def warn_hook_request_ignored(
+def warn_about_ignored_hook_output(
     event: HookEvent, outcome: HookOutcome, problem: str, runtime: Runtime[Deps]
 ) -> None:
     """Warn people that something a hook requested isn't done."""
-    text = f"What the {_hook_in_words(event, outcome)} asked for isn't done: {problem}."
+    text = f"What the {_describe_hooks(event, outcome)} asked for isn't done: {problem}."
     runtime.stream_writer(ErrorEvent(severity="warning", message=text))
 
 
@@ -213,10 +217,10 @@ def hook_context_message(context: str) -> Message:
 
 def wrap_hook_text(context: str) -> str:
     """A hook's text between tags that it can't close."""
-    return load_prompt("run/hook_context").text(context=context.replace("<", "&lt;").replace(">", "&gt;"))
+    return load_prompt("run/hook_context").render(context=context.replace("<", "&lt;").replace(">", "&gt;"))
 
 
-def _hook_in_words(event: HookEvent, outcome: HookOutcome) -> str:
+def _describe_hooks(event: HookEvent, outcome: HookOutcome) -> str:
     """The hook in words; of several, those that blocked."""
     blocking = [v.name for v in outcome.verdicts if v.decision == "block"]
     names = [" ".join(n.split())[:_NAME_CHARS] for n in blocking or [v.name for v in outcome.verdicts]]
@@ -251,9 +255,9 @@ async def _fire_session_start(state: SessionHooks, runtime: Runtime[Deps]) -> tu
     return update, outcome.context
 
 
-def request_hook_outcome(request_key: str, runtime: Runtime[Deps]) -> None:
+def write_hook_outcome_request(request_key: str, runtime: Runtime[Deps]) -> None:
     """Write the request named by `HookOutcome.unknown`. Only a person can tell; firing again reads the answer."""
-    found = runtime.context.hooks.unsettled_firing(request_key)
+    found = runtime.context.hooks.load_interrupted_firing(request_key)
     commands = "\n".join(found.commands)
     subject = f" for {found.subject}" if found.subject else ""
     reason = (
@@ -269,4 +273,4 @@ def request_hook_outcome(request_key: str, runtime: Runtime[Deps]) -> None:
         choices=("proceed_once", "reject"),
         questions=({"question": reason, "options": ["redo", "skip"]},),
     )
-    write_request(runtime, request)
+    write_and_emit_request(runtime, request)

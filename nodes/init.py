@@ -7,7 +7,7 @@ from langgraph.runtime import Runtime
 
 from interlock.nodes.main import TurnEnd, append_program_message, refusal_error, turn_end_label
 from interlock.prompts import render_prompt
-from interlock.state.conversation import initial_conversation_state, open_refusal, refusals_of_state
+from interlock.state.conversation import find_open_refusal, initial_conversation_state, refusals_from_state
 from interlock.state.deps import Deps
 from interlock.state.errors import InputError
 from interlock.state.init import MODE, REMINDERS, InitState
@@ -65,7 +65,9 @@ async def open_init(state: InitState, runtime: Runtime[Deps]) -> InitState:
         "refused": {},
     }
     if all(
-        line == _EMPTY for line in (await deps.context.list_trees()).splitlines() if not line.endswith("/")
+        line == _EMPTY
+        for line in (await deps.context.render_directory_trees()).splitlines()
+        if not line.endswith("/")
     ):
         error = {"type": "nothing_to_describe", "message": _NOTHING.format(folder=str(deps.info.workspace))}
         return {**opened, "label": "nothing here", "error": error}
@@ -88,7 +90,7 @@ async def check_file(state: InitState, runtime: Runtime[Deps]) -> InitState:
     now = next((_hash_text(m.text) for m in await deps.context.load_memory() if m.shown == state["file"]), "")
     if now and now != state["stood"]:
         return {"label": "over", "status": "done"}
-    if refused := open_refusal(refusals_of_state(state)):
+    if refused := find_open_refusal(refusals_from_state(state)):
         return {"label": "over", "status": "failed", "error": refusal_error(refused, deps.info)}
     if now:
         return {"label": "over", "status": "unchanged"}
@@ -112,6 +114,6 @@ async def finish(state: InitState) -> InitState:
     return {"status": "failed", "error": state.get("error") or unknown}
 
 
-def after_turn(state: InitState) -> Literal["calls", "no calls", "first loop", TurnEnd]:
+def route_after_turn(state: InitState) -> Literal["calls", "no calls", "first loop", TurnEnd]:
     found = turn_end_label(state["turn_status"])
     return "no calls" if found == "ok" else found

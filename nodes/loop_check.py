@@ -10,7 +10,7 @@ from typing import NamedTuple
 from langgraph.runtime import Runtime
 from pydantic import ConfigDict, TypeAdapter
 
-from interlock.nodes.helper_model import ask_json, question_messages
+from interlock.nodes.helper_model import ask_json, build_question_messages
 from interlock.nodes.loop_detectors import (
     StreamDetector,
     append_call_key,
@@ -76,15 +76,15 @@ class LoopReplay:
                 if event.prompt_id != self.prompt_id:
                     self._begin_prompt(event)
             case ToolCallEvent():
-                self._watch_call(event)
+                self._process_call(event)
             case ContentEvent():
                 if found := self.stream.feed(event.text):
-                    self._note_finding(*found)
+                    self._record_finding(*found)
             case ModelVerdictEvent():
                 self._apply_model_verdict(event)
             case _:
                 self.turn += 1
-                self.stream.begin()
+                self.stream.begin_reply()
 
     @property
     def is_check_due(self) -> bool:
@@ -93,10 +93,10 @@ class LoopReplay:
 
     def apply_judgement(self, judgement: Judgement) -> None:
         """Apply a model's judgement as part of the last event."""
-        loop, self.interval = outcome_of_judgement(judgement, self.interval)
+        loop, self.interval = evaluate_judgement(judgement, self.interval)
         self.next_check = self.turn + self.interval
         if loop:
-            self._note_finding("model", NO_PROGRESS)
+            self._record_finding("model", NO_PROGRESS)
 
     def _begin_prompt(self, event: PromptEvent) -> None:
         self.prompt_id, self.prompt = event.prompt_id, event.text
@@ -104,12 +104,12 @@ class LoopReplay:
         self._keys = []
         self.stream.reset()
 
-    def _watch_call(self, event: ToolCallEvent) -> None:
+    def _process_call(self, event: ToolCallEvent) -> None:
         self.stream.reset()
         self._keys = append_call_key(self._keys, hash_call(event.name, event.args))
         self._names = [*self._names, event.name][-LONGEST_CYCLE:]
         if not self.off and (length := repeated_cycle_length(self._keys)):
-            self._note_finding("tool_call", describe_cycle(self._names, length, event.args))
+            self._record_finding("tool_call", describe_cycle(self._names, length, event.args))
 
     def _apply_model_verdict(self, event: ModelVerdictEvent) -> None:
         if self.off or not self.is_check_due:
@@ -119,7 +119,7 @@ class LoopReplay:
             judgement["double"] = event.double_check_confidence
         self.apply_judgement(judgement)
 
-    def _note_finding(self, kind: Kind, detail: str) -> None:
+    def _record_finding(self, kind: Kind, detail: str) -> None:
         self.count += 1
         self.kinds.add(kind)
         self.verdicts[-1] = True
@@ -160,7 +160,7 @@ def _loop_kinds_in_events(state: LoopCheckState, deps: Deps, off: bool, limit: i
     """Kinds of the loops in the events; none if a model is asked, as it may find an earlier one."""
     if state["asks"] and not off:
         return set()
-    return replay_loop_events(read_events(deps, state["events"]), [], False, limit, off).kinds
+    return replay_loop_events(load_loop_events(deps, state["events"]), [], False, limit, off).kinds
 
 
 @node(
@@ -174,7 +174,9 @@ async def check_due(state: LoopCheckState, runtime: Runtime[Deps]) -> LoopCheckS
     judgements = state.get("judgements", [])
     if state.get("events"):
         asks = state["asks"] and not state["off"]
-        found = replay_loop_events(read_events(deps, state["events"]), judgements, asks) if asks else None
+        found = (
+            replay_loop_events(load_loop_events(deps, state["events"]), judgements, asks) if asks else None
+        )
         if found and found.needs_judgement:
             return {"label": "look due"}
         return {"label": "loop" if found and found.at_event is not None else "none"}
@@ -183,7 +185,7 @@ async def check_due(state: LoopCheckState, runtime: Runtime[Deps]) -> LoopCheckS
         return {"label": "look due", "loop_found": {}}
     loop = False
     if judgements:
-        loop, interval = outcome_of_judgement(judgements[0], interval)
+        loop, interval = evaluate_judgement(judgements[0], interval)
     return {
         "label": "loop" if loop else "none",
         "judgements": [],
@@ -204,7 +206,7 @@ async def ask_model(state: LoopCheckState, runtime: Runtime[Deps]) -> LoopCheckS
     """This model's suspicion alone isn't a loop, unless the stronger model is unavailable."""
     confidence = await ask_loop_confidence("loop_check", state, runtime)
     deps = runtime.context
-    stronger = deps.models.resolve(deps.settings.model.roles.get("loop_double_check", "pro"))
+    stronger = deps.models.resolve_alias(deps.settings.model.roles.get("loop_double_check", "pro"))
     suspects = confidence is not None and confidence >= CONFIDENCE
     asks = suspects and stronger not in state.get("unavailable", {})
     return {
@@ -241,7 +243,7 @@ def replay_loop_events(
     return state
 
 
-def outcome_of_judgement(judgement: Judgement, interval: int) -> JudgementOutcome:
+def evaluate_judgement(judgement: Judgement, interval: int) -> JudgementOutcome:
     """A loop needs both models, unless the stronger one is unavailable. A failed model counts as no loop."""
     confidence = judgement["confidence"]
     if confidence is not None and confidence >= CONFIDENCE:
@@ -259,15 +261,17 @@ async def ask_loop_confidence(role: str, state: LoopCheckState, runtime: Runtime
     """The model's confidence that the run is looping; None: it failed."""
     deps = runtime.context
     history = deps.transcript.read(state["head"]) if state.get("head") else []
-    system, task = load_prompt("loop_check/look").parts(request=_last_person_text(state, deps, history))
-    messages = question_messages(system, task, recent_complete_entries(history))
+    system, task = load_prompt("loop_check/look").render_system_and_user(
+        request=_last_user_text(state, deps, history)
+    )
+    messages = build_question_messages(system, task, recent_complete_messages(history))
     found = await ask_json(runtime, Analysis, role, messages, state.get("head", ""), LOOP_TIMEOUT_S)
     return found.answer.unproductive_state_confidence if found else None
 
 
 def _describe_most_repeated_call(deps: Deps, state: LoopCheckState) -> str:
     """What the model did most in the turns examined, for the nudge; empty: nothing."""
-    last = recent_complete_entries(deps.transcript.read(state["head"])) if state.get("head") else []
+    last = recent_complete_messages(deps.transcript.read(state["head"])) if state.get("head") else []
     calls = [call for message in last for call in message.tool_calls]
     if calls:
         name, count = Counter(call.name for call in calls).most_common(1)[0]
@@ -278,7 +282,7 @@ def _describe_most_repeated_call(deps: Deps, state: LoopCheckState) -> str:
     return f"; the last answer was “{shorten_text(answer)}”" if answer else ""
 
 
-def recent_complete_entries(history: list[Message]) -> list[Message]:
+def recent_complete_messages(history: list[Message]) -> list[Message]:
     """The last 20 entries, without unanswered calls and answers without a call."""
     last = [m for m in curate_history(history) if m.role != "system"][-ENTRIES:]
     while last and last[0].role == "tool":
@@ -286,20 +290,20 @@ def recent_complete_entries(history: list[Message]) -> list[Message]:
     while last and last[-1].tool_calls:
         last.pop()
     if last and last[0].tool_calls:
-        last.insert(0, Message(role="user", content=load_prompt("loop_check/earlier").text()))
+        last.insert(0, Message(role="user", content=load_prompt("loop_check/earlier").render()))
     return last
 
 
-def _last_person_text(state: LoopCheckState, deps: Deps, history: list[Message]) -> str:
+def _last_user_text(state: LoopCheckState, deps: Deps, history: list[Message]) -> str:
     """The last message the person wrote."""
     if state.get("events"):
         events = replay_loop_events(
-            read_events(deps, state["events"]), state.get("judgements", []), stops_at_due_check=True
+            load_loop_events(deps, state["events"]), state.get("judgements", []), stops_at_due_check=True
         )
         if events.prompt:
             return events.prompt
     return next((m.text for m in reversed(history) if m.role == "user" and m.origin in ("person", None)), "")
 
 
-def read_events(deps: Deps, record: str) -> list[LoopEvent]:
+def load_loop_events(deps: Deps, record: str) -> list[LoopEvent]:
     return EVENTS.validate_json(deps.transcript.read_message(record).text)

@@ -128,10 +128,10 @@ class RepetitionDetector:
             elif part or whole:
                 self._process_line(part + "\n" if whole else part, whole)
 
-    def _process_line(self, part: str, whole: bool) -> None:
+    def _process_line(self, part: str, is_complete: bool) -> None:
         if self._held is not None:
             part = self._held + part
-            kind = classify_line(part, whole)
+            kind = classify_line(part, is_complete)
             if kind is LineKind.UNDECIDED:
                 self._held = part
                 return
@@ -144,7 +144,7 @@ class RepetitionDetector:
                 part = ""
         passed = min(self._row, len(part))
         self._row -= passed
-        if whole:
+        if is_complete:
             self._held, self._row = "", 0
         if part[passed:]:
             self._track_chunks(part[passed:])
@@ -176,31 +176,31 @@ class RepetitionDetector:
         if len(self._seen) > KEPT // 2:
             self._older, self._seen = self._seen, {}
 
-    def _record_occurrence(self, chunk: str, entry: int | list[int], at: int) -> None:
+    def _record_occurrence(self, chunk: str, entry: int | list[int], position: int) -> None:
         """Record another occurrence. An entry is the last position, then the distances before it, oldest first."""
         if _FILLER.fullmatch(chunk):
             return
         if isinstance(entry, int):
             entry = [entry]
         self._seen[chunk] = entry
-        entry.append(at - entry[0])
-        entry[0] = at
+        entry.append(position - entry[0])
+        entry[0] = position
         if len(entry) < OCCURRENCES:
             return
         if len(entry) > OCCURRENCES:
             del entry[1]
         distances = entry[1:]
         # If all occurrences moved by one, the text between them is the same, rotated by one character.
-        turned = self._rejected_at == at - 1 and distances == self._rejected
-        if not turned and self._is_loop(distances, at):
+        turned = self._rejected_at == position - 1 and distances == self._rejected
+        if not turned and self._is_loop(distances, position):
             return
-        self._rejected, self._rejected_at = distances, at
+        self._rejected, self._rejected_at = distances, position
 
-    def _is_loop(self, distances: list[int], at: int) -> bool:
+    def _is_loop(self, distances: list[int], position: int) -> bool:
         if sum(distances) > _SPAN:
             return False
         between: set[str] = set()
-        end, text = at - self._base, ""
+        end, text = position - self._base, ""
         for distance in reversed(distances):
             text = self._text[end - distance : end]
             between.add(text)
@@ -224,48 +224,48 @@ class StreamDetector:
         """Start over: a tool call or a new prompt came."""
         for chants in self._chants:
             chants.reset()
-        self.begin()
+        self.begin_reply()
 
-    def begin(self) -> None:
+    def begin_reply(self) -> None:
         """Start counting a new reply."""
         self._ends, self._bytes = ["", ""], [0, 0]
 
-    def feed(self, piece: str, thought: bool = False) -> LoopFinding | None:
+    def feed(self, piece: str, is_thought: bool = False) -> LoopFinding | None:
         """Process a piece. Thoughts may repeat themselves, and take twice the limit, counted apart."""
-        if self._loops and (found := self._find_repetition_or_noise(piece, thought)):
+        if self._loops and (found := self._find_repetition_or_noise(piece, is_thought)):
             return found
-        self._bytes[thought] += len(piece.encode(errors="replace"))
-        limit = self._limit * (1 + thought)
-        if 0 < limit * _BYTES < self._bytes[thought]:
-            what = "thoughts" if thought else "reply"
+        self._bytes[is_thought] += len(piece.encode(errors="replace"))
+        limit = self._limit * (1 + is_thought)
+        if 0 < limit * _BYTES < self._bytes[is_thought]:
+            what = "thoughts" if is_thought else "reply"
             return LoopFinding(
                 "length", f"the {what} ran past {limit} tokens (setting: model.maxReplyTokens)"
             )
         return None
 
-    def _find_repetition_or_noise(self, piece: str, thought: bool) -> LoopFinding | None:
-        chants = self._chants[thought]
-        if (text := chants.feed(piece)) and not thought:
+    def _find_repetition_or_noise(self, piece: str, is_thought: bool) -> LoopFinding | None:
+        chants = self._chants[is_thought]
+        if (text := chants.feed(piece)) and not is_thought:
             return LoopFinding("content", f"the text “{text}” was repeated again and again")
         if chants.noise:
             return LoopFinding("noise", f"the reply ran on with {chants.noise}")
-        text = self._ends[thought] + piece
+        text = self._ends[is_thought] + piece
         end = text[len(text.rstrip(None if text[-1:].isspace() else text[-1:])) :]
-        self._ends[thought] = end
+        self._ends[is_thought] = end
         if len(end) > LONGEST_RUN:
             shown = "blanks" if end.isspace() else f"the character {end[-1]!r}"
             return LoopFinding("noise", f"the reply ran on with {shown} alone")
         return None
 
 
-def classify_line(line: str, whole: bool) -> LineKind:
-    """`whole`: the line is complete; else more may come, so its kind may be undecided."""
+def classify_line(line: str, is_complete: bool) -> LineKind:
+    """`is_complete`: the line is complete; else more may come, so its kind may be undecided."""
     bare = _DIRECTED.sub("", line)
-    bare = bare.rstrip() if whole else bare
+    bare = bare.rstrip() if is_complete else bare
     # A decision on a line's beginning must also hold for the whole line.
     if _MARKUP.match(bare):
         return LineKind.MARKUP
-    if whole:
+    if is_complete:
         if _DIVIDER.fullmatch(bare.replace(" ", "")) and len(line) <= _LONGEST:
             return LineKind.DIVIDER
         return LineKind.MARKUP if _MARKUP.match(bare + " ") else LineKind.TEXT

@@ -59,17 +59,21 @@ class NoiseDetector:
 
     def feed(self, text: str) -> str:
         """Process a piece. Returns what the noise is, as in `ran on with …`; empty: none so far."""
-        if self._is_endless_counting(text):
+        if self._detect_endless_counting(text):
             return "numbers that count on and on"
         while text:
             part, text = text[: STEP - self._since], text[STEP - self._since :]
             self._text = (self._text + part)[-WINDOW:]
             self._since = (self._since + len(part)) % STEP
-            if not self._since and len(self._text) == WINDOW and (found := noise_in_window(self._text)):
+            if (
+                not self._since
+                and len(self._text) == WINDOW
+                and (found := describe_noise_in_window(self._text))
+            ):
                 return found
         return ""
 
-    def _is_endless_counting(self, text: str) -> bool:
+    def _detect_endless_counting(self, text: str) -> bool:
         """Whether numbers with an even difference have taken too many characters; a letter ends them."""
         text = self._digits + text
         self._digits = _TAIL.findall(text)[0]  # a number may go on in the next piece
@@ -87,7 +91,7 @@ class NoiseDetector:
         return False
 
 
-def noise_in_window(text: str) -> str:
+def describe_noise_in_window(text: str) -> str:
     """What noise a window of text is; empty: it may be ordinary text."""
     text = _INDENTED.sub("", text)
     text = text if text.isascii() else "".join(c for c in text if unicodedata.category(c)[0] != "M")

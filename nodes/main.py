@@ -24,10 +24,10 @@ from interlock.state.context import Commands, CustomCommand
 from interlock.state.conversation import (
     BatchEnd,
     Refused,
+    find_open_refusal,
     format_refusal,
     initial_prompt_state,
-    open_refusal,
-    refusals_of_state,
+    refusals_from_state,
 )
 from interlock.state.deps import Deps, RunInfo, Transcript
 from interlock.state.errors import InputError, RunError, UntrustedError, UserError
@@ -36,10 +36,10 @@ from interlock.state.hooks import NO_REASON, HookedPrompt, HookOutcome
 from interlock.state.loop_check import RAN_ON
 from interlock.state.main import MainState
 from interlock.state.messages import Message, Origin, TextPart, ToolCall
-from interlock.state.node import node, requesting_task_id
+from interlock.state.node import node, require_task_id
 from interlock.state.plan import MOVES_MARK, PLAN_NAME
 from interlock.state.run import is_hooked
-from interlock.state.text import did_you_mean, is_visible, replace_surrogates
+from interlock.state.text import did_you_mean, has_visible_text, replace_surrogates
 
 _SILENT = "[no response text]"
 """Sent to the hook if the model said nothing (gemini-cli's words)."""
@@ -104,14 +104,14 @@ async def open_prompt(state: MainState, runtime: Runtime[Deps]) -> MainState:
     # Hook state is reset for each new prompt, but not for a retry of one.
     anew: MainState = {"hook_stage": "", "said": "", "fed_back": False, "refused": {}}
     try:
-        kind, prompt = await _prompt_kind_and_record(state["prompt"], runtime)
+        kind, prompt = await _resolve_typed_prompt(state["prompt"], runtime)
     except UserError as error:  # the prompt stays, for a resume once the command is there
         failed: MainState = {"turn_status": "error", "error": {"type": error.kind, "message": str(error)}}
         return {**opened, **anew, **failed, "label": "unusable"}
     return {**opened, **anew, "asked": prompt, "prompt": prompt, "label": kind}
 
 
-async def _prompt_kind_and_record(
+async def _resolve_typed_prompt(
     prompt: str, runtime: Runtime[Deps]
 ) -> tuple[Literal["prompt", "command"], str]:
     """A command or a prompt, and its record; a server's prompt and a skill are spelled out.
@@ -151,7 +151,7 @@ def _unknown_command_error(name: str, commands: Commands, servers: Collection[st
     return InputError(f"No command {'/' + name!r}.{did_you_mean(name, known, 3)} {how}", "prompt")
 
 
-def after_context(state: HookedPrompt) -> Literal["plain", "hooked"]:
+def route_after_context(state: HookedPrompt) -> Literal["plain", "hooked"]:
     """An admitted prompt isn't checked by hooks again."""
     waits = not state.get("hook_stage") and state.get("asked")
     return "hooked" if waits and is_hooked(state, "BeforeAgent") else "plain"
@@ -202,7 +202,7 @@ async def go_on(state: MainState, runtime: Runtime[Deps]) -> MainState:
     """Costs a turn, like any other message, so the turn limit applies."""
     return {
         "head": append_program_message(
-            runtime, state["head"], load_prompt("next_speaker/go_on").text(), "continue"
+            runtime, state["head"], load_prompt("next_speaker/go_on").render(), "continue"
         )
     }
 
@@ -212,7 +212,7 @@ async def nudge(state: MainState, runtime: Runtime[Deps]) -> MainState:
     """Costs a turn, like any other message."""
     found = state["loop_found"]
     name = "ran_on" if found["kind"] in RAN_ON else "nudge"
-    text = load_prompt(f"loop_check/{name}").text(detail=found["detail"])
+    text = load_prompt(f"loop_check/{name}").render(detail=found["detail"])
     return {"head": append_program_message(runtime, state["head"], text)}
 
 
@@ -222,13 +222,13 @@ async def nudge(state: MainState, runtime: Runtime[Deps]) -> MainState:
     labels=("feedback", "passed", "stopped", "blocked", "check"),
 )
 async def after_agent(state: MainState, runtime: Runtime[Deps]) -> MainState:
-    return route_accepted_answer_to_check(await fire_after_agent(state, runtime), runtime.context)
+    return route_accepted_answer_to_check(await fire_after_agent_hooks(state, runtime), runtime.context)
 
 
-async def fire_after_agent(state: MainState, runtime: Runtime[Deps]) -> MainState:
+async def fire_after_agent_hooks(state: MainState, runtime: Runtime[Deps]) -> MainState:
     """Fire the hooks on the prompt's answers. No answer is an error, which they aren't asked about."""
     transcript = runtime.context.transcript
-    if not is_visible(transcript.read_message(state["reply"]).text):
+    if not has_visible_text(transcript.read_message(state["reply"]).text):
         return {"label": "passed", "turn_status": "ok"}
     answers = [m.text for m in transcript.read(state["said"])] if state["said"] else []
     return await fire_hooks_on_answer("\n".join(answers), state, runtime)
@@ -271,12 +271,12 @@ async def finish(state: MainState, runtime: Runtime[Deps]) -> MainState:
         if state.get("stopped_by") == "hook":
             return {"status": "stopped_by_hook", "error": {"type": "stopped_by_hook", "message": reason}}
         return {"status": "cancelled"}
-    if state["turn_status"] == "ok" and not is_visible(
+    if state["turn_status"] == "ok" and not has_visible_text(
         runtime.context.transcript.read_message(state["reply"]).text
     ):
-        message = f"The model ended without an answer. Try again with: {runtime.context.info.command()}"
+        message = f"The model ended without an answer. Try again with: {runtime.context.info.resume_or_rerun_command()}"
         return {"status": "invalid_stream", "error": {"type": "invalid_stream", "message": message}}
-    if state["turn_status"] == "ok" and (refused := open_refusal(refusals_of_state(state))):
+    if state["turn_status"] == "ok" and (refused := find_open_refusal(refusals_from_state(state))):
         error = refusal_error(refused, runtime.context.info)
         return {"status": "failed", "error": error, **restore_mode_after_plan(state, runtime)}
     return {"status": _STATUS[state["turn_status"]], **restore_mode_after_plan(state, runtime)}
@@ -288,9 +288,7 @@ def restore_mode_after_plan(state: MainState, runtime: Runtime[Deps]) -> MainSta
         return {}
     if state["approval_mode"] != "auto_edit":
         return {"plan_verdict": ""}
-    runtime.context.steps.record_reason(
-        requesting_task_id(runtime, "A mode's move"), f"{MOVES_MARK}carried_out"
-    )
+    runtime.context.steps.record_reason(require_task_id(runtime, "A mode's move"), f"{MOVES_MARK}carried_out")
     return {"approval_mode": next_state(ApprovalModeChart, "auto_edit", "carried_out"), "plan_verdict": ""}
 
 
@@ -312,7 +310,9 @@ def turn_end_label(status: str) -> Literal["calls", "ok", "first loop", TurnEnd]
             raise RunError(f"A turn ended as {status!r}, which nothing follows.")
 
 
-def after_turn(state: MainState) -> Literal["calls", "no calls", "answered", "done", "first loop", TurnEnd]:
+def route_after_turn(
+    state: MainState,
+) -> Literal["calls", "no calls", "answered", "done", "first loop", TurnEnd]:
     match turn_end_label(state["turn_status"]):
         case "ok" if state.get("next_speaker_check"):
             return "no calls"
@@ -322,11 +322,11 @@ def after_turn(state: MainState) -> Literal["calls", "no calls", "answered", "do
             return other
 
 
-def after_tools(state: BatchEnd) -> Literal["results", "stop"]:
+def route_after_tools(state: BatchEnd) -> Literal["results", "stop"]:
     return "stop" if state.get("stop") else "results"
 
 
-def after_next_speaker(state: MainState) -> Literal["model", "answered", "user or nobody"]:
+def route_after_next_speaker(state: MainState) -> Literal["model", "answered", "user or nobody"]:
     if state["next_speaker"] == "model":
         return "model"
     return "answered" if is_hooked(state, "AfterAgent") else "user or nobody"
@@ -381,7 +381,7 @@ async def fill(state: CommandState, runtime: Runtime[Deps]) -> CommandState:
     return await _expand_command_template(state["prompt"], command, args, answers, deps)
 
 
-def after_command(state: CommandOut) -> Literal["filled", "stop"]:
+def route_after_command(state: CommandOut) -> Literal["filled", "stop"]:
     return "stop" if state.get("stop") else "filled"
 
 
@@ -407,11 +407,11 @@ async def _expand_command_template(
         elif piece.kind == "shell":
             texts.append(next(left, ""))
         else:
-            reference = await deps.context.resolve_reference(piece.text.replace(ARGS, args))
+            reference = await deps.context.resolve_path_reference(piece.text.replace(ARGS, args))
             shown = "".join(part.text for part in reference.parts if isinstance(part, TextPart))
             texts.append(shown.strip() or f"[{piece.text} isn't shown: {reference.reason}]")
     if args and ARGS not in command.prompt:
-        texts.append("\n\n" + load_prompt("context/command").text(name=command.name, args=args))
+        texts.append("\n\n" + load_prompt("context/command").render(name=command.name, args=args))
     part = TextPart(text=replace_surrogates("".join(texts)), section=f"/{command.name}")
     before = deps.transcript.read(prompt)[:-1]
     record = deps.transcript.append("", [*before, Message(role="user", origin="person", content=(part,))])

@@ -17,7 +17,7 @@ from interlock.state.mcp import McpInput, McpState, ServerView
 from interlock.state.messages import Message, TextPart
 from interlock.state.names import mcp_tool_name
 from interlock.state.node import node
-from interlock.state.text import escape_controls
+from interlock.state.text import sanitize_for_terminal
 
 _COMMAND = re.compile(r"/(?P<server>[\w-]+):(?P<name>\S+)(?:\s+(?P<rest>.*))?", re.DOTALL)
 """A server's prompt, as a person invokes it."""
@@ -27,7 +27,7 @@ _COMMAND = re.compile(r"/(?P<server>[\w-]+):(?P<name>\S+)(?:\s+(?P<rest>.*))?", 
 async def load(state: McpState, runtime: Runtime[Deps]) -> McpState:
     """A server missing from settings is an error with the nearest names."""
     asked = load_mcp_request(state, runtime.context)
-    known = [view.name for view in runtime.context.mcp.server_views()]
+    known = [view.name for view in runtime.context.mcp.list_servers()]
     fresh: McpState = {"servers": "", "found": "", "mcp_status": "", "error": {}, "label": "known"}
     if asked.server is None or asked.server in known:
         return fresh
@@ -50,7 +50,7 @@ async def connect(state: McpState, runtime: Runtime[Deps]) -> McpState:
     deps = runtime.context
     asked = load_mcp_request(state, deps)
     await deps.mcp.wait_until_ready(asked.server)
-    views = [view for view in deps.mcp.server_views() if asked.server in (None, view.name)]
+    views = [view for view in deps.mcp.list_servers() if asked.server in (None, view.name)]
     update: McpState = {"servers": _store_json(deps, [view.model_dump(mode="json") for view in views])}
     if asked.action == "list":
         return {**update, "label": "list"}
@@ -87,7 +87,7 @@ async def format_answer(state: McpState, runtime: Runtime[Deps]) -> McpState:
     return (
         ended
         if answer.status == "success"
-        else {**ended, **_error_update("mcp_error", _shorten(answer.text))}
+        else {**ended, **_error_update("mcp_error", _shorten_error(answer.text))}
     )
 
 
@@ -101,7 +101,7 @@ async def expand_server_prompt(prompt: str, deps: Deps) -> str:
         return prompt
     server, name = command["server"], command["name"]
     await deps.mcp.wait_until_ready(server)
-    (view,) = (v for v in deps.mcp.server_views() if v.name == server)
+    (view,) = (v for v in deps.mcp.list_servers() if v.name == server)
     known = {item.name: item.args for item in view.prompts}
     if name not in known:
         there = (
@@ -115,7 +115,9 @@ async def expand_server_prompt(prompt: str, deps: Deps) -> str:
     )
     if found.status != "success":
         raise UserError(f"{found.content}. It takes: {' '.join(known[name]) or 'nothing'}.")
-    text = render_prompt("run/mcp_prompt", server=server, prompt=name, text=escape_controls(found.content))
+    text = render_prompt(
+        "run/mcp_prompt", server=server, prompt=name, text=sanitize_for_terminal(found.content)
+    )
     content = (TextPart(text=text), *found.data) if found.data else text
     before = deps.transcript.read(prompt)[:-1]
     return deps.transcript.append("", [*before, Message(role="user", origin="person", content=content)])
@@ -147,11 +149,11 @@ MCP_BY_NAMES = ("use_mcp_tool", "access_mcp_resource")
 """Tools that take the name of a server and of what to use on it."""
 
 
-async def resolve_call_by_names(deps: Deps, call: CallView) -> CallView | ToolResult:
+async def resolve_named_mcp_call(deps: Deps, call: CallView) -> CallView | ToolResult:
     """The server's own call that one of `MCP_BY_NAMES` refers to, or an error listing what there is."""
     server = str(call.args["server_name"])
     await deps.mcp.wait_until_ready(server if server in deps.mcp.server_names() else None)
-    views = {view.name: view for view in deps.mcp.server_views()}
+    views = {view.name: view for view in deps.mcp.list_servers()}
     if server not in views:
         there = ", ".join(views) or "none"
         return error_result("mcp_unavailable", f"There is no MCP server {server!r}. There are: {there}.")
@@ -159,7 +161,7 @@ async def resolve_call_by_names(deps: Deps, call: CallView) -> CallView | ToolRe
         return error_result("mcp_unavailable", _unavailable_reason(views[server]))
     tool = str(call.args.get("tool_name") or "read_resource")
     name = mcp_tool_name(server, tool)
-    if deps.toolset.tool_info(name) is None:
+    if deps.toolset.find_tool_info(name) is None:
         prefix = mcp_tool_name(server, "")
         there = ", ".join(item.name.removeprefix(prefix) for item in views[server].tools) or "none"
         return error_result(
@@ -179,10 +181,13 @@ def _result_update(deps: Deps, result: ToolResult) -> McpState:
     found: McpState = {"found": deps.transcript.append("", [record]), "mcp_status": "done"}
     if result.status == "success":
         return found
-    return {**found, **_error_update((result.error or {}).get("type", "mcp_error"), _shorten(result.content))}
+    return {
+        **found,
+        **_error_update((result.error or {}).get("type", "mcp_error"), _shorten_error(result.content)),
+    }
 
 
-def _shorten(text: str) -> str:
+def _shorten_error(text: str) -> str:
     return text if len(text) <= _ERROR else f"{text[:_ERROR]}…"
 
 

@@ -32,7 +32,7 @@ async def load_modes(state: ModeState, runtime: Runtime[Deps]) -> ModeState:
 async def check_tool(state: ModeState, runtime: Runtime[Deps]) -> ModeState:
     """Checks the tool as a real call would be, under any name and path."""
     deps, name, path = runtime.context, state["tool"], state["path"]
-    info = deps.toolset.tool_info(name)
+    info = deps.toolset.find_tool_info(name)
     call = CallView(id="0", name=name, args={})
     write = CallView(id="0", name="write_to_file", args={"path": path, "content": ""})
     files = deps.toolset.written_paths(write) if path else None

@@ -4,12 +4,12 @@ from collections.abc import Callable, Mapping
 
 from langgraph.runtime import Runtime
 
-from interlock.nodes.helper_model import ask_json, question_messages
+from interlock.nodes.helper_model import ask_json, build_question_messages
 from interlock.prompts import load_prompt
 from interlock.state.deps import Deps
 from interlock.state.messages import Message, curate_history, unanswered_calls
 from interlock.state.next_speaker import NEXT_SPEAKER_TIMEOUT_S, NextSpeakerState, Verdict
-from interlock.state.node import Part, node, requesting_task_id
+from interlock.state.node import Part, node, require_task_id
 
 _RULES: Mapping[str, tuple[str, Callable[[list[Message]], bool]]] = {
     "the conversation is empty": ("", lambda history: not curate_history(history)),
@@ -47,21 +47,21 @@ async def precheck(state: NextSpeakerState, runtime: Runtime[Deps]) -> NextSpeak
     spoken = [m for m in history if m.role != "system"]
     for reason, (speaker, holds) in _RULES.items():
         if holds(spoken):
-            _record_rule(runtime, reason)
+            _record_deciding_rule(runtime, reason)
             decided: NextSpeakerState = {"decided_by": "precheck", "speaker_reason": reason}
             return {**decided, "label": "decided", "next_speaker": speaker}
-    reliable = runtime.context.models.ends_reliably(state.get("sticky_model", ""))
+    reliable = runtime.context.models.has_reliable_finish_reasons(state.get("sticky_model", ""))
     if ended := (_ENDS | _PAUSED if reliable else _PAUSED).get(state.get("finish_reason", "")):
         speaker, reason = ended
-        _record_rule(runtime, reason)
+        _record_deciding_rule(runtime, reason)
         said: NextSpeakerState = {"decided_by": "precheck", "speaker_reason": reason}
         return {**said, "label": "decided", "next_speaker": speaker}
     return {"label": "open"}
 
 
-def _record_rule(runtime: Runtime[Deps], reason: str) -> None:
+def _record_deciding_rule(runtime: Runtime[Deps], reason: str) -> None:
     """Record with the step which rule decided."""
-    runtime.context.steps.record_reason(requesting_task_id(runtime, "A rule"), reason)
+    runtime.context.steps.record_reason(require_task_id(runtime, "A rule"), reason)
 
 
 @node(reads=("head",), writes=("next_speaker", "decided_by", "speaker_reason"))
@@ -70,8 +70,8 @@ async def ask_model(state: NextSpeakerState, runtime: Runtime[Deps]) -> NextSpea
     history = [
         m for m in curate_history(runtime.context.transcript.read(state["head"])) if m.role != "system"
     ]
-    system, task = load_prompt("next_speaker/judge").parts()
-    messages = question_messages(system, task, history)
+    system, task = load_prompt("next_speaker/judge").render_system_and_user()
+    messages = build_question_messages(system, task, history)
     found = await ask_json(runtime, Verdict, "next_speaker", messages, state["head"], NEXT_SPEAKER_TIMEOUT_S)
     if found is None:
         return {"next_speaker": "", "decided_by": "none", "speaker_reason": "the helper model gave no answer"}

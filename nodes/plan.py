@@ -8,7 +8,7 @@ from typing import Any, Literal, cast
 from langgraph.runtime import Runtime
 
 from interlock.nodes.hooks import hook_node
-from interlock.nodes.main import TurnEnd, append_program_message, fire_after_agent, turn_end_label
+from interlock.nodes.main import TurnEnd, append_program_message, fire_after_agent_hooks, turn_end_label
 from interlock.prompts import render_prompt
 from interlock.state.calls import CallView, ToolResult
 from interlock.state.charts import ApprovalModeChart, approval_mode_state, next_state
@@ -17,7 +17,7 @@ from interlock.state.deps import Deps, await_despite_cancel
 from interlock.state.events import HandOver
 from interlock.state.main import MainState
 from interlock.state.messages import Message
-from interlock.state.node import node, requesting_task_id
+from interlock.state.node import node, require_task_id
 from interlock.state.plan import MOVES_MARK, PLAN_NAME, REMINDERS, ApprovedPlan, PlanMode, PlanState, PlanStep
 from interlock.state.run import is_hooked
 
@@ -56,7 +56,7 @@ _FRESH: PlanState = {
 async def open_plan(state: PlanState, runtime: Runtime[Deps]) -> PlanState:
     """The rules go right before the prompt; policy enforces them."""
     deps = runtime.context
-    record_chart_events(runtime, ["use_plan"])
+    record_mode_events(runtime, ["use_plan"])
     rules = render_prompt("plan/mode", folder=str(deps.plans.folder), file=state["plan_name"] or PLAN_NAME)
     return {
         "asked": state["prompt"],
@@ -119,7 +119,7 @@ async def finish(state: PlanState) -> PlanState:
     return {"status": "failed", "error": state.get("error") or unknown}
 
 
-def after_turn(state: PlanState) -> Literal["calls", "no calls", "answered", "first loop", TurnEnd]:
+def route_after_turn(state: PlanState) -> Literal["calls", "no calls", "answered", "first loop", TurnEnd]:
     found = turn_end_label(state["turn_status"])
     if found == "ok":
         return "answered" if is_hooked(state, "AfterAgent") else "no calls"
@@ -133,10 +133,10 @@ def after_turn(state: PlanState) -> Literal["calls", "no calls", "answered", "fi
 )
 async def after_agent(state: PlanState, runtime: Runtime[Deps]) -> PlanState:
     """As in `main`: fires on an answer without calls. An approved plan's last answer is `main`'s, which fires there."""
-    return cast(PlanState, await fire_after_agent(cast(MainState, state), runtime))
+    return cast(PlanState, await fire_after_agent_hooks(cast(MainState, state), runtime))
 
 
-def after_tools(
+def route_after_tools(
     state: PlanState,
 ) -> Literal["requirements", "exploration", "design", "revision", "approved", "rejected", "stopped"]:
     """Return the phase of plan mode that the next turn is in, or how the review ended the plan."""
@@ -170,16 +170,16 @@ class _TrackedPlan(PlanMode, total=False):
     """Events of `ApprovalModeChart`, oldest first."""
 
 
-def record_chart_events(runtime: Runtime[Deps], events: Sequence[str]) -> None:
+def record_mode_events(runtime: Runtime[Deps], events: Sequence[str]) -> None:
     """Record the chart's events with the step, so that a diagram can draw the way."""
     if events:
         runtime.context.steps.record_reason(
-            requesting_task_id(runtime, "A mode's move"), MOVES_MARK + ", ".join(events)
+            require_task_id(runtime, "A mode's move"), MOVES_MARK + ", ".join(events)
         )
 
 
-def plan_mode_after_calls(
-    before: PlanMode, batch: Sequence[tuple[CallView, ToolResult]], risk: Callable[[str], str]
+def compute_plan_mode_changes(
+    before: PlanMode, batch: Sequence[tuple[CallView, ToolResult]], risk_of: Callable[[str], str]
 ) -> tuple[PlanMode, list[str]]:
     """The keys that changed, and the chart's events, call by call. Only successful calls count."""
     # The phase was held during a review: replay what came before it in the batch, and its outcome.
@@ -187,7 +187,7 @@ def plan_mode_after_calls(
     now: _TrackedPlan = _apply_chart_event({**before}, "no_review") if reviewed else {**before}
     for call, result in batch:
         if result.status == "success" or result.meta.get("plan") == "cancel":
-            now = _plan_mode_after_call(now, call, result.meta, risk(call.name))
+            now = _apply_call(now, call, result.meta, risk_of(call.name))
     moves = now.pop("moves", [])
     if moves[:2] == ["no_review", "exit_plan_mode"]:  # only replayed: the review began in its group
         moves = moves[2:]
@@ -195,31 +195,32 @@ def plan_mode_after_calls(
     return PlanMode(**changed), moves  # pyright: ignore[reportArgumentType]
 
 
-def _plan_mode_after_call(
-    now: _TrackedPlan, call: CallView, meta: Mapping[str, Any], risk: str
-) -> _TrackedPlan:
+def _apply_call(tracked: _TrackedPlan, call: CallView, meta: Mapping[str, Any], risk: str) -> _TrackedPlan:
     if call.name == "enter_plan_mode":
-        return _apply_chart_event(now, "enter_plan_mode")
-    if call.name == "write_todos" and now.get("plan_steps"):
+        return _apply_chart_event(tracked, "enter_plan_mode")
+    if call.name == "write_todos" and tracked.get("plan_steps"):
         todos = [(str(t.get("description", "")), str(t.get("status", ""))) for t in _todos_of_call(call)]
-        return {**now, "plan_steps": mark_finished_steps(now["plan_steps"], todos)}
-    if now.get("approval_mode") != "plan":
-        return now
-    phase = now.get("plan_phase") or "requirements"
+        return {**tracked, "plan_steps": mark_finished_steps(tracked["plan_steps"], todos)}
+    if tracked.get("approval_mode") != "plan":
+        return tracked
+    phase = tracked.get("plan_phase") or "requirements"
     if call.name in _WRITES:
-        moved = now if phase == "design" else _apply_chart_event(now, "write_plan")
-        return {**moved, "plan_file": str(meta.get("file") or meta.get("path") or now.get("plan_file", ""))}
+        moved = tracked if phase == "design" else _apply_chart_event(tracked, "write_plan")
+        return {
+            **moved,
+            "plan_file": str(meta.get("file") or meta.get("path") or tracked.get("plan_file", "")),
+        }
     if call.name == "exit_plan_mode":
-        return _apply_review(now, str(meta.get("plan") or ""), meta)
-    return _apply_chart_event(now, "read") if risk == "read" and phase == "requirements" else now
+        return _apply_review(tracked, str(meta.get("plan") or ""), meta)
+    return _apply_chart_event(tracked, "read") if risk == "read" and phase == "requirements" else tracked
 
 
-def _apply_review(now: _TrackedPlan, event: str, meta: Mapping[str, Any]) -> _TrackedPlan:
+def _apply_review(tracked: _TrackedPlan, event: str, meta: Mapping[str, Any]) -> _TrackedPlan:
     if not event:  # there was no plan to review
-        return now
+        return tracked
     silent = event == "reject" and not meta.get("feedback")
     decided: _TrackedPlan = {
-        **_apply_chart_event(_apply_chart_event(now, "exit_plan_mode"), event),
+        **_apply_chart_event(_apply_chart_event(tracked, "exit_plan_mode"), event),
         "plan_verdict": event,
     }
     if silent:
@@ -232,17 +233,24 @@ def _apply_review(now: _TrackedPlan, event: str, meta: Mapping[str, Any]) -> _Tr
     return {**decided, "plan_file": file, "approved_plan": True, "plan_steps": steps, "plan_text": text}
 
 
-def phase_under_review(now: PlanMode) -> str:
+def phase_during_review(plan_mode: PlanMode) -> str:
     """The phase while a person reviews the plan."""
-    in_review = now.get("plan_phase") == "review"
-    return "review" if in_review else _apply_chart_event({**now}, "exit_plan_mode").get("plan_phase", "")
-
-
-def _apply_chart_event(now: _TrackedPlan, event: str) -> _TrackedPlan:
-    mode, _, phase = next_state(ApprovalModeChart, approval_mode_state(now) or "default", event).partition(
-        "."
+    in_review = plan_mode.get("plan_phase") == "review"
+    return (
+        "review" if in_review else _apply_chart_event({**plan_mode}, "exit_plan_mode").get("plan_phase", "")
     )
-    return {**now, "approval_mode": mode, "plan_phase": phase, "moves": [*now.get("moves", ()), event]}
+
+
+def _apply_chart_event(tracked: _TrackedPlan, event: str) -> _TrackedPlan:
+    mode, _, phase = next_state(
+        ApprovalModeChart, approval_mode_state(tracked) or "default", event
+    ).partition(".")
+    return {
+        **tracked,
+        "approval_mode": mode,
+        "plan_phase": phase,
+        "moves": [*tracked.get("moves", ()), event],
+    }
 
 
 def _todos_of_call(call: CallView) -> list[Mapping[str, Any]]:
@@ -257,10 +265,13 @@ def parse_plan_steps(plan: str) -> list[PlanStep]:
     if boxes:
         return [PlanStep(text=_strip_markup(m[2]), done=m[1] != " ") for m in boxes]
     numbered = [m[1] for line in lines if (m := _NUMBER.match(line))]
-    return [PlanStep(text=_strip_markup(text), done=False) for text in numbered or _bullet_texts(lines)]
+    return [
+        PlanStep(text=_strip_markup(text), done=False)
+        for text in numbered or _bullets_below_plan_heading(lines)
+    ]
 
 
-def _bullet_texts(lines: Sequence[str]) -> list[str]:
+def _bullets_below_plan_heading(lines: Sequence[str]) -> list[str]:
     found: list[str] = []
     inside = False
     for line in lines:

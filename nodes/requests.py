@@ -14,7 +14,7 @@ from interlock.state.node import node
 from interlock.state.run import is_hooked
 
 
-def write_request(runtime: Runtime[Deps], request: ApprovalRequest) -> None:
+def write_and_emit_request(runtime: Runtime[Deps], request: ApprovalRequest) -> None:
     """Persist the request, idempotently, before anything stops for it; then emit it."""
     deps = runtime.context
     about = {"agent": deps.info.agent, "program": deps.policy.server_fingerprint(request.call.name)}
@@ -35,7 +35,7 @@ def write_request(runtime: Runtime[Deps], request: ApprovalRequest) -> None:
 
 def write_request_and_route(runtime: Runtime[Deps], state: HookWait, request: ApprovalRequest) -> HookWait:
     """Write the request, and return the update of its node: hooks are notified before the person is waited for."""
-    write_request(runtime, request)
+    write_and_emit_request(runtime, request)
     return {
         "label": "notify" if is_hooked(state, "Notification") else "asked",
         "approval": request.key,
@@ -80,7 +80,7 @@ async def await_person(state: HookWait) -> HookWait:
     return {"approval": state["approval"]}
 
 
-def load_request_and_answer(deps: Deps, key: str) -> tuple[ApprovalRequest, Answer]:
+def require_request_and_answer(deps: Deps, key: str) -> tuple[ApprovalRequest, Answer]:
     """A request and its answer. Raises `RunError` if the run continued without one."""
     request, answer = deps.approvals.find_request(key), deps.approvals.find_answer(key)
     if request is None or answer is None:
@@ -96,14 +96,14 @@ def has_server_changed(deps: Deps, request: ApprovalRequest) -> bool:
 def server_changed_result(request: ApprovalRequest) -> ToolResult:
     """What the model reads when an answer was meant for a server that has another definition now."""
     return error_result(
-        "stale_approval", load_prompt("run/call_stale").text(files=f"the server of {request.call.name}")
+        "stale_approval", load_prompt("run/call_stale").render(files=f"the server of {request.call.name}")
     )
 
 
 def rejection_result(answer: Answer) -> ToolResult:
     """What the model reads after a rejection."""
     if answer.feedback:
-        text = load_prompt("run/call_rejected").text(feedback=answer.feedback)
+        text = load_prompt("run/call_rejected").render(feedback=answer.feedback)
     else:
-        text = load_prompt("run/call_rejected_silently").text()
+        text = load_prompt("run/call_rejected_silently").render()
     return error_result("rejected", text, by=answer.by, why=answer.feedback or "")

@@ -6,11 +6,11 @@ from typing import Literal, TypeVar
 from langgraph.runtime import Runtime
 from pydantic import BaseModel
 
-from interlock.nodes.helper_model import ask_json, question_messages
+from interlock.nodes.helper_model import ask_json, build_question_messages
 from interlock.prompts import load_prompt
 from interlock.state.deps import Deps
 from interlock.state.messages import Message, curate_history, unanswered_calls
-from interlock.state.node import node, requesting_task_id
+from interlock.state.node import node, require_task_id
 from interlock.state.route import AUTO, EXCLUDED, ROUTE_TIMEOUT_S, Complexity, ModelChoice, RouteState
 
 _LOOKED_AT, _SHOWN = 20, 4
@@ -32,10 +32,10 @@ async def fallback(state: RouteState, runtime: Runtime[Deps]) -> RouteState:
     fresh: RouteState = {**_ABSTAINED, "chosen_model": "", "strategy": "", "route_reason": "", "route_ms": 0}
     deps, unavailable = runtime.context, resolve_unavailable_models(runtime, state)
     failed = state.get("failed_model") if state["model"] == AUTO else state["model"]
-    model = deps.models.resolve(failed) if failed else ""
+    model = deps.models.resolve_alias(failed) if failed else ""
     if not model or (state["model"] != AUTO and unavailable.get(model) != EXCLUDED):
         return fresh
-    models = [deps.models.resolve(name) for name in deps.settings.model.fallback]
+    models = [deps.models.resolve_alias(name) for name in deps.settings.model.fallback]
     other = find_replacement_model(model, models, unavailable)
     if not other:
         return fresh
@@ -55,7 +55,7 @@ async def override(state: RouteState, runtime: Runtime[Deps]) -> RouteState:
     asked = state["model"]
     if asked == AUTO:
         return _ABSTAINED
-    model = runtime.context.models.resolve(asked)
+    model = runtime.context.models.resolve_alias(asked)
     alone = resolve_unavailable_models(runtime, state).get(model) == EXCLUDED
     left = "; it is unavailable, and so is every model that could replace it" if alone else ""
     return record_model_choice(runtime, model, "override", f"{asked} was asked for{left}")
@@ -75,10 +75,10 @@ async def approval_mode(state: RouteState, runtime: Runtime[Deps]) -> RouteState
 @_judges
 async def classifier(state: RouteState, runtime: Runtime[Deps]) -> RouteState:
     """Abstains if a score decides, if the request is a tool's answer, and if the helper fails."""
-    history, request = history_and_request(runtime, state["head"])
-    if uses_numerical_routing(runtime) or request.role == "tool":
+    history, request = split_history_and_request(runtime, state["head"])
+    if should_route_numerically(runtime) or request.role == "tool":
         return _ABSTAINED
-    prompt = load_prompt("route/classifier").parts(request=request.text)
+    prompt = load_prompt("route/classifier").render_system_and_user(request=request.text)
     choice, took = await _ask_classifier(
         state, prompt, _history_for_classifier(history), ModelChoice, runtime
     )
@@ -91,13 +91,17 @@ async def classifier(state: RouteState, runtime: Runtime[Deps]) -> RouteState:
 
 
 async def _ask_classifier(
-    state: RouteState, prompt: tuple[str, str], history: list[Message], kind: type[T], runtime: Runtime[Deps]
+    state: RouteState,
+    prompt: tuple[str, str],
+    history: list[Message],
+    answer_type: type[T],
+    runtime: Runtime[Deps],
 ) -> tuple[T | None, RouteState]:
     """The helper's answer, if any, and the time it took."""
     clock = runtime.context.clock
     started = clock.monotonic()
-    messages = question_messages(*prompt, history)
-    found = await ask_json(runtime, kind, "classifier", messages, state["head"], ROUTE_TIMEOUT_S)
+    messages = build_question_messages(*prompt, history)
+    found = await ask_json(runtime, answer_type, "classifier", messages, state["head"], ROUTE_TIMEOUT_S)
     took: RouteState = {"route_ms": state["route_ms"] + round((clock.monotonic() - started) * 1000)}
     return found.answer if found else None, took
 
@@ -111,10 +115,10 @@ def _history_for_classifier(history: list[Message]) -> list[Message]:
 @_judges
 async def numerical(state: RouteState, runtime: Runtime[Deps]) -> RouteState:
     """Abstains except for families that use it, and if the helper fails."""
-    if not uses_numerical_routing(runtime):
+    if not should_route_numerically(runtime):
         return _ABSTAINED
-    history, request = history_and_request(runtime, state["head"])
-    prompt = load_prompt("route/numerical").parts(request=request.text)
+    history, request = split_history_and_request(runtime, state["head"])
+    prompt = load_prompt("route/numerical").render_system_and_user(request=request.text)
     found, took = await _ask_classifier(state, prompt, _history_for_scoring(history), Complexity, runtime)
     if found is None:
         return {**_ABSTAINED, **took}
@@ -140,8 +144,8 @@ def _history_for_scoring(history: list[Message]) -> list[Message]:
 async def default(state: RouteState, runtime: Runtime[Deps]) -> RouteState:
     """The default of `auto`, or the first available model of the fallbacks in settings."""
     deps = runtime.context
-    usual = deps.models.resolve(AUTO)
-    models = [usual, *(deps.models.resolve(name) for name in deps.settings.model.fallback)]
+    usual = deps.models.resolve_alias(AUTO)
+    models = [usual, *(deps.models.resolve_alias(name) for name in deps.settings.model.fallback)]
     unavailable = resolve_unavailable_models(runtime, state)
     usable = [m for m in models if m not in unavailable]
     reason = "no strategy before had a reason to choose another"
@@ -152,7 +156,7 @@ async def default(state: RouteState, runtime: Runtime[Deps]) -> RouteState:
 
 def record_model_choice(runtime: Runtime[Deps], model: str, strategy: str, reason: str) -> RouteState:
     """A verdict; its reason is recorded with the step."""
-    runtime.context.steps.record_reason(requesting_task_id(runtime, strategy), f"{model}: {reason}")
+    runtime.context.steps.record_reason(require_task_id(runtime, strategy), f"{model}: {reason}")
     return {"label": "chosen", "chosen_model": model, "strategy": strategy, "route_reason": reason}
 
 
@@ -160,7 +164,7 @@ def record_choice_if_available(
     runtime: Runtime[Deps], state: RouteState, alias: Literal["flash", "pro"], strategy: str, reason: str
 ) -> RouteState:
     """The model behind `alias`; abstains if it is unavailable."""
-    model = runtime.context.models.resolve(alias)
+    model = runtime.context.models.resolve_alias(alias)
     if model in resolve_unavailable_models(runtime, state):
         return _ABSTAINED
     return {**record_model_choice(runtime, model, strategy, reason), "label": alias}
@@ -168,7 +172,7 @@ def record_choice_if_available(
 
 def resolve_unavailable_models(runtime: Runtime[Deps], state: RouteState) -> dict[str, str]:
     """Resolved name → how long; standalone input may contain aliases."""
-    resolve = runtime.context.models.resolve
+    resolve = runtime.context.models.resolve_alias
     return {resolve(name): how for name, how in state.get("unavailable", {}).items()}
 
 
@@ -181,23 +185,23 @@ def find_replacement_model(model: str, models: Sequence[str], unavailable: Mappi
         at = models.index(model)
         candidates = [*models[at + 1 :], *models[:at][::-1]]
     else:
-        candidates = [m for m in models if _provider_of(m) == _provider_of(model)]
+        candidates = [m for m in models if _provider_prefix(m) == _provider_prefix(model)]
     return next((m for m in candidates if m not in unavailable and m != model), "")
 
 
-def _provider_of(model: str) -> str:
+def _provider_prefix(model: str) -> str:
     provider, colon, _ = model.partition(":")
     return provider if colon else ""
 
 
-def history_and_request(runtime: Runtime[Deps], head: str) -> tuple[list[Message], Message]:
+def split_history_and_request(runtime: Runtime[Deps], head: str) -> tuple[list[Message], Message]:
     """The history without system messages, and the request (the last message)."""
     messages = [m for m in runtime.context.transcript.read(head) if m.role != "system"]
     return messages[:-1], messages[-1]
 
 
-def uses_numerical_routing(runtime: Runtime[Deps]) -> bool:
+def should_route_numerically(runtime: Runtime[Deps]) -> bool:
     """Whether settings list the family of `pro` for numerical routing."""
     deps = runtime.context
     families = deps.settings.model.numerical_routing
-    return bool(families) and deps.models.resolve("pro").startswith(tuple(families))
+    return bool(families) and deps.models.resolve_alias("pro").startswith(tuple(families))

@@ -12,7 +12,7 @@ from interlock.state.deps import Deps
 from interlock.state.events import ErrorEvent, Progress
 from interlock.state.messages import Message
 from interlock.state.node import node
-from interlock.state.search import Asked, Candidates, CodeIndex, SearchInput, SearchState
+from interlock.state.search import Candidates, CodeIndex, IndexQuery, SearchInput, SearchState
 
 MOST_WAIT_S, _LOOK_S = 600.0, 0.5
 """Seconds to wait for another process that updates the index, and between looks at it."""
@@ -31,14 +31,14 @@ async def scan(state: SearchState, runtime: Runtime[Deps]) -> SearchState:
     use = load_search_input(state, deps).index
     fresh: SearchState = {"added": 0, "removed": 0, "found": "", "index_error": "", "search_status": ""}
     try:
-        _checked_query(state, deps)
+        _load_validated_query(state, deps)
     except ToolError as error:
         problem = {"type": error.kind, "message": str(error)}
         return {**fresh, "search_status": "failed", "error": problem, "label": "refused"}
     if use == "never":
         return {**fresh, "error": {}, "label": "as it is"}
     until = time.monotonic() + MOST_WAIT_S
-    while not await _index_for_path(state, deps).try_scan_files():
+    while not await _index_including_path(state, deps).try_lock_and_scan_files():
         if time.monotonic() >= until:
             runtime.stream_writer(ErrorEvent(severity="warning", message=_STILL))
             label = "only" if use == "only" else "as it is"
@@ -54,7 +54,7 @@ async def scan(state: SearchState, runtime: Runtime[Deps]) -> SearchState:
 async def compare(state: SearchState, runtime: Runtime[Deps]) -> SearchState:
     """Find changed files by timestamp and size, then by hash."""
     deps = runtime.context
-    waiting, removed = await _index_for_path(state, deps).compare_files()
+    waiting, removed = await _index_including_path(state, deps).diff_files_with_index()
     if waiting:
         return {"removed": removed, "label": "changed"}
     await deps.index().release_lock()
@@ -65,7 +65,7 @@ async def compare(state: SearchState, runtime: Runtime[Deps]) -> SearchState:
 @node(reads=("request", "added"), writes=("added",), labels=("embed", "store"), nondeterministic=True)
 async def chunk(state: SearchState, runtime: Runtime[Deps]) -> SearchState:
     deps = runtime.context
-    files = await _index_for_path(state, deps).cut_next_files()
+    files = await _index_including_path(state, deps).chunk_next_files()
     return {"added": state["added"] + files, "label": "embed" if deps.index().has_embeddings else "store"}
 
 
@@ -73,7 +73,7 @@ async def chunk(state: SearchState, runtime: Runtime[Deps]) -> SearchState:
 async def embed(state: SearchState, runtime: Runtime[Deps]) -> SearchState:
     """If this fails, the update goes on by words alone."""
     try:
-        await _index_for_path(state, runtime.context).embed_next_files()
+        await _index_including_path(state, runtime.context).embed_next_files()
     except ToolError as error:
         runtime.stream_writer(ErrorEvent(severity="warning", message=f"Only words are compared. {error}"))
         return {"index_error": str(error)}
@@ -83,7 +83,7 @@ async def embed(state: SearchState, runtime: Runtime[Deps]) -> SearchState:
 @node(reads=("request",), labels=("more", "done", "only"), nondeterministic=True)
 async def store(state: SearchState, runtime: Runtime[Deps]) -> SearchState:
     deps = runtime.context
-    left, total = await _index_for_path(state, deps).store_next_files()
+    left, total = await _index_including_path(state, deps).store_next_files()
     runtime.stream_writer(Progress(what="indexing", done=total - left, total=total, unit="files"))
     if left:
         return {"label": "more"}
@@ -94,7 +94,7 @@ async def store(state: SearchState, runtime: Runtime[Deps]) -> SearchState:
 @node(reads=("request",), writes=("found",), nondeterministic=True)
 async def query(state: SearchState, runtime: Runtime[Deps]) -> SearchState:
     deps = runtime.context
-    found = await deps.index().find_candidates(_checked_query(state, deps))
+    found = await deps.index().find_candidates(_load_validated_query(state, deps))
     return {"found": _store_json(deps, found.model_dump(mode="json"))}
 
 
@@ -103,7 +103,7 @@ async def rank(state: SearchState, runtime: Runtime[Deps]) -> SearchState:
     deps = runtime.context
     found = Candidates.model_validate_json(deps.transcript.read_message(state["found"]).text)
     update: SearchState = {
-        "found": _store_json(deps, deps.index().rank_candidates(found, _checked_query(state, deps)))
+        "found": _store_json(deps, deps.index().rank_candidates(found, _load_validated_query(state, deps)))
     }
     if found.error and not state["index_error"]:
         message = f"Only words are compared. {found.error}"
@@ -145,24 +145,24 @@ def load_search_input(state: SearchState, deps: Deps) -> SearchInput:
     return SearchInput.model_validate_json(deps.transcript.read_message(state["request"]).text)
 
 
-def _index_for_path(state: SearchState, deps: Deps) -> CodeIndex:
+def _index_including_path(state: SearchState, deps: Deps) -> CodeIndex:
     """The index, with the path that this search names."""
     try:
-        return deps.index().include_folder_of(_checked_query(state, deps).path)
+        return deps.index().include_folder_of(_load_validated_query(state, deps).path)
     except ToolError:  # the path is gone since the search began
         return deps.index()
 
 
-def _checked_query(state: SearchState, deps: Deps) -> Asked:
+def _load_validated_query(state: SearchState, deps: Deps) -> IndexQuery:
     request = load_search_input(state, deps)
-    asked = Asked(
+    asked = IndexQuery(
         query=request.query or "",
         path=request.path or ".",
         language=request.language,
         limit=request.limit,
         min_score=request.min_score,
     )
-    return deps.index().check_query(asked)
+    return deps.index().validate_query(asked)
 
 
 def _store_json(deps: Deps, value: object) -> str:

@@ -10,8 +10,8 @@ from pydantic import JsonValue
 
 from interlock.nodes.main import append_program_message, turn_end_label
 from interlock.prompts import render_prompt
-from interlock.state.calls import CallKey, CallView, ToolResult, call_key_of
-from interlock.state.conversation import initial_conversation_state, refusals_of_state
+from interlock.state.calls import CallKey, CallView, ToolResult, call_key_from_state
+from interlock.state.conversation import initial_conversation_state, refusals_from_state
 from interlock.state.deps import Deps, Transcript
 from interlock.state.errors import RunError
 from interlock.state.events import AgentEnd, AgentStart
@@ -49,13 +49,13 @@ _FRESH: SubagentState = {
 async def start(state: SubagentState, runtime: Runtime[Deps]) -> SubagentState:
     """Freezes the definition: editing its file doesn't affect an open run."""
     deps = runtime.context
-    key = call_key_of(state)
+    key = call_key_from_state(state)
     call = deps.journal.read_call(key)
-    definition = _find_definition(deps, call)
+    definition = _require_definition(deps, call)
     agent = deps.agents.record_instance(
         _new_agent_instance(deps, state.get("agent", ""), key, call, definition)
     )
-    own = deps.agents.deps_of(agent)
+    own = deps.agents.deps_for_agent(agent)
     query = Message(role="user", origin="agent", content=_fill_template(definition.query, _call_inputs(call)))
     task = " ".join(query.text.split())[:200]
     runtime.stream_writer(AgentStart(agent=own.info.agent, name=definition.name, task=task))
@@ -72,9 +72,9 @@ async def start(state: SubagentState, runtime: Runtime[Deps]) -> SubagentState:
     }
 
 
-def _find_definition(deps: Deps, call: CallView) -> AgentDefinition:
+def _require_definition(deps: Deps, call: CallView) -> AgentDefinition:
     name = call.name if call.name == INVESTIGATOR else str(call.args.get("agent_name", ""))
-    definition = deps.agents.find_definition(name)
+    definition = deps.agents.find_agent_definition(name)
     if definition is None:
         raise RunError(f"Agent {name!r} was removed after the call was decided. Put it back, then resume.")
     return definition
@@ -108,8 +108,8 @@ def _fill_template(template: str, inputs: Mapping[str, JsonValue]) -> str:
 
 def _agent_model(deps: Deps, definition: AgentDefinition) -> str:
     if definition.model != "inherit":
-        return deps.models.resolve(definition.model)
-    return deps.models.model_of_role(definition.role)
+        return deps.models.resolve_alias(definition.model)
+    return deps.models.resolve_role_model(definition.role)
 
 
 @node(
@@ -171,13 +171,13 @@ async def take_notes(state: SubagentState, runtime: Runtime[Deps]) -> SubagentSt
         pad = Scratchpad(
             checklist=pad["checklist"] if new.checklist is None else new.checklist,
             questions=pad["questions"] if new.questions is None else new.questions,
-            findings=_append_unknown(pad["findings"], new.findings),
-            ignored_paths=_append_unknown(pad["ignored_paths"], new.ignored_paths),
+            findings=_append_new_items(pad["findings"], new.findings),
+            ignored_paths=_append_new_items(pad["ignored_paths"], new.ignored_paths),
         )
     return {"scratchpad": pad}
 
 
-def _append_unknown(known: list[str], new: list[str]) -> list[str]:
+def _append_new_items(known: list[str], new: list[str]) -> list[str]:
     return [*known, *(item for item in new if item not in known)]
 
 
@@ -235,7 +235,7 @@ async def finish(state: SubagentState, runtime: Runtime[Deps]) -> SubagentState:
     }
     if reason in ("error", "aborted") and error:
         meta["error"] = {**error}
-    if refused := refusals_of_state(state):
+    if refused := refusals_from_state(state):
         meta["refused"] = cast(JsonValue, refused)
     key = CallKey.parse(state["call"])
     text = render_prompt("subagent/finished", agent=repr(definition.name), reason=message, result=result)
@@ -275,7 +275,7 @@ def _partial_findings(transcript: Transcript, state: SubagentState) -> str:
     return "\n\n".join([*parts, *[text for text in answers if text][-1:]]) or "Nothing was found."
 
 
-def after_turn(state: SubagentState) -> Literal["calls", "no call", "first loop", "failed"]:
+def route_after_turn(state: SubagentState) -> Literal["calls", "no call", "first loop", "failed"]:
     """A turn that timed out isn't a failure: its findings still count."""
     match turn_end_label(state["turn_status"]):
         case "ok":

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from langgraph.runtime import Runtime
 
-from interlock.nodes.helper_model import ask_text
-from interlock.nodes.tools_results import CALL, recorded_result
+from interlock.nodes.helper_model import ask_for_text_record
+from interlock.nodes.tools_results import CALL, require_recorded_result
 from interlock.prompts import load_prompt
-from interlock.state.calls import call_key_of
+from interlock.state.calls import call_key_from_state
 from interlock.state.deps import Deps
 from interlock.state.messages import Message
 from interlock.state.node import node
@@ -91,25 +91,30 @@ async def save(state: SummarizeState, runtime: Runtime[Deps]) -> SummarizeState:
 @node(reads=_OUTPUT, writes=("summary",))
 async def summarize(state: SummarizeState, runtime: Runtime[Deps]) -> SummarizeState:
     source = load_long_output(state, runtime.context)
-    system = Message(role="system", content=load_prompt("summarize/system").text())
-    messages = [system, Message(role="user", origin="nudge", content=_summary_task(source, runtime.context))]
-    summary = await ask_text(runtime, "summarizer", messages, source.context, _TIMEOUT_S, _ATTEMPTS)
+    system = Message(role="system", content=load_prompt("summarize/system").render())
+    messages = [
+        system,
+        Message(role="user", origin="nudge", content=_summary_prompt(source, runtime.context)),
+    ]
+    summary = await ask_for_text_record(
+        runtime, "summarizer", messages, source.context, _TIMEOUT_S, _ATTEMPTS
+    )
     return {"summary": summary}
 
 
-def _summary_task(source: LongOutput, deps: Deps) -> str:
+def _summary_prompt(source: LongOutput, deps: Deps) -> str:
     output = source.text
     if len(output) > _SENT_CHARS:
         output = "\n[…]\n".join(head_and_tail(output, _SENT_CHARS))
-    return load_prompt("summarize/output").text(
+    return load_prompt("summarize/output").render(
         tool=source.tool,
-        conversation=_recent_conversation(source.context, deps) or "(none)",
+        conversation=_recent_conversation_text(source.context, deps) or "(none)",
         output=output,
         budget=str(source.rule.token_budget),
     )
 
 
-def _recent_conversation(head: str, deps: Deps) -> str:
+def _recent_conversation_text(head: str, deps: Deps) -> str:
     """The person's last request and the newest messages as text, since their calls are still open."""
     history = deps.transcript.read(head) if head else []
     messages = [m for m in history if m.role != "system" and m.origin != "context"]
@@ -133,7 +138,7 @@ async def check_summary(state: SummarizeState, runtime: Runtime[Deps]) -> Summar
         return {"label": "failed"}
     source = load_long_output(state, runtime.context)
     summary = transcript.read_message(state["summary"]).text
-    text = summary_text(source.tool, summary, source.text, state["saved_to"])
+    text = build_summary_text(source.tool, summary, source.text, state["saved_to"])
     if estimate_tokens(text) >= estimate_tokens(source.text):
         return {"label": "failed"}
     record = transcript.append("", [Message(role="tool", name=source.tool, content=text)])
@@ -148,12 +153,12 @@ async def truncate(state: SummarizeState, runtime: Runtime[Deps]) -> SummarizeSt
     limit = deps.settings.tools.truncate_at
     if source.rule.how == "summarize":
         limit = min(limit, source.rule.token_budget * _CHARS_PER_TOKEN)
-    text = truncated_text(source.tool, source.text, limit, state["saved_to"])
+    text = build_truncated_text(source.tool, source.text, limit, state["saved_to"])
     record = deps.transcript.append("", [Message(role="tool", name=source.tool, content=text)])
     return {"shortened": record, "summarize_status": "truncated"}
 
 
-def output_rule_of_input(settings: Settings, tool: str, max_output_tokens: int) -> OutputRule:
+def rule_for_passed_in_output(settings: Settings, tool: str, max_output_tokens: int) -> OutputRule:
     """For an output passed in to be shortened: only what no setting can change is left whole."""
     rule = output_rule(settings, tool)
     if tool in PAGED or rule.how == "truncate":
@@ -164,10 +169,10 @@ def output_rule_of_input(settings: Settings, tool: str, max_output_tokens: int) 
 def load_long_output(state: SummarizeState, deps: Deps) -> LongOutput:
     if not state.get("message"):
         text = deps.transcript.read_message(state["source"]).text
-        rule = output_rule_of_input(deps.settings, state["tool"], state["max_output_tokens"])
+        rule = rule_for_passed_in_output(deps.settings, state["tool"], state["max_output_tokens"])
         return LongOutput(state["tool"], text, rule, state.get("head", ""), "")
-    key = call_key_of(state)
-    call, result = deps.journal.read_call(key), recorded_result(deps.journal, key)
+    key = call_key_from_state(state)
+    call, result = deps.journal.read_call(key), require_recorded_result(deps.journal, key)
     kept = result.meta.get("full_output")
     rule = output_rule(deps.settings, call.name)
     return LongOutput(
@@ -181,20 +186,20 @@ def head_and_tail(text: str, limit: int) -> tuple[str, str]:
     return text[:head], text[len(text) - (limit - head) :]
 
 
-def truncated_text(tool: str, text: str, limit: int, path: str) -> str:
+def build_truncated_text(tool: str, text: str, limit: int, path: str) -> str:
     """Head and tail around a line naming the file, followed by the traces and warnings cut out between."""
     if len(text) <= limit:
         return f"{text}\n[All of it is in {path}.]"
     head, tail = head_and_tail(text, limit)
-    cut = load_prompt("summarize/truncated").text(
+    cut = load_prompt("summarize/truncated").render(
         head=head, omitted=f"{len(text) - limit:,}", path=path, how=reading_hint(path), tail=tail
     )
     return append_omitted_errors(tool, cut, text, limit)
 
 
-def summary_text(tool: str, summary: str, text: str, path: str) -> str:
+def build_summary_text(tool: str, summary: str, text: str, path: str) -> str:
     """The model's summary plus any stack traces and warnings it omitted."""
-    whole = load_prompt("summarize/summarized").text(
+    whole = load_prompt("summarize/summarized").render(
         characters=f"{len(text):,}", path=path, how=reading_hint(path), summary=summary.strip()
     )
     return append_omitted_errors(tool, whole, text, len(text))
@@ -204,16 +209,16 @@ def append_omitted_errors(tool: str, short: str, text: str, limit: int) -> str:
     """`short` plus the stack traces, warnings and exit code of `text` it lacks, up to `limit` characters."""
     if tool not in SHELL:
         return short
-    found = stack_traces(text)
+    found = extract_stack_traces(text)
     room = limit
-    for tag, wanted in (("error", found), ("warning", warning_lines(text, found))):
+    for tag, wanted in (("error", found), ("warning", extract_warning_lines(text, found))):
         block: list[str] = []
-        for item in texts_missing_from(wanted, short):
+        for item in find_texts_missing_from(wanted, short):
             room -= len(item)
             block += [item] if room >= 0 else []
         if block:
             short += f"\n<{tag}>\n" + "\n".join(block) + f"\n</{tag}>"
-    return "\n".join([short, *texts_missing_from(status_lines(text), short)])
+    return "\n".join([short, *find_texts_missing_from(extract_exit_status_lines(text), short)])
 
 
 def reading_hint(path: str) -> str:
@@ -225,7 +230,7 @@ def reading_hint(path: str) -> str:
     return "search it with grep_search" if large else "read it with read_file"
 
 
-def stack_traces(text: str) -> list[str]:
+def extract_stack_traces(text: str) -> list[str]:
     """Every distinct stack trace, verbatim, in order."""
     lines = text.splitlines()
     found: list[str] = []
@@ -238,19 +243,19 @@ def stack_traces(text: str) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def warning_lines(text: str, others: Sequence[str] = ()) -> list[str]:
-    """Every distinct warning line that is in none of the traces in `others`."""
-    known = {line for block in others for line in block.splitlines()}
+def extract_warning_lines(text: str, traces: Sequence[str] = ()) -> list[str]:
+    """Every distinct warning line that is in none of the traces in `traces`."""
+    known = {line for block in traces for line in block.splitlines()}
     lines = (line for line in text.splitlines() if _WARNING.search(line) and line not in known)
     return list(dict.fromkeys(lines))
 
 
-def status_lines(text: str) -> list[str]:
+def extract_exit_status_lines(text: str) -> list[str]:
     """The tool's final lines on how the command ended."""
     return [line for line in text.splitlines()[-3:] if _STATUS.fullmatch(line)]
 
 
-def texts_missing_from(wanted: Iterable[str], text: str) -> list[str]:
+def find_texts_missing_from(wanted: Iterable[str], text: str) -> list[str]:
     """Those with any line not in `text`, ignoring indentation."""
     there = {line.strip() for line in text.splitlines()}
     return [block for block in wanted if any(line.strip() not in there for line in block.splitlines())]

@@ -14,7 +14,7 @@ from interlock.nodes.system_sections import (
     SMALL_TASK,
     TASK,
     PromptSection,
-    condition_branches,
+    group_sections_by_condition,
 )
 from interlock.prompts import render_prompt
 from interlock.state.context import IGNORE_FILE, RuleFile
@@ -23,7 +23,7 @@ from interlock.state.mcp import ServerView
 from interlock.state.messages import Message, TextPart, ToolDeclaration
 from interlock.state.mode import Mode
 from interlock.state.names import WAIT
-from interlock.state.node import Part, node, requesting_task_id
+from interlock.state.node import Part, node, require_task_id
 from interlock.state.system_prompt import SystemPromptState, changed_sections, message_sections
 from interlock.state.text import replace_surrogates
 from interlock.tools.table import TASK_LOOP
@@ -43,7 +43,7 @@ class PromptFacts:
     """Connected servers with an allowed tool or a readable resource."""
     holds: Mapping[str, bool]
 
-    def missing_conditions(self, section: PromptSection, agent: bool) -> str:
+    def describe_missing_conditions(self, section: PromptSection, agent: bool) -> str:
         """The conditions that don't hold, in words; empty: it stands."""
         holds = (
             *(() if section.shared else (not agent,)),
@@ -55,13 +55,13 @@ class PromptFacts:
         return f"needs {' and '.join(lacking)}" if lacking else ""
 
 
-def collect_facts(state: SystemPromptState, deps: Deps) -> PromptFacts:
+def collect_prompt_facts(state: SystemPromptState, deps: Deps) -> PromptFacts:
     mode, has = deps.modes.find_mode(state.get("mode", "")), state.get("has") or {}
     hidden = frozenset[str]() if state.get("flavour") == "task" else TASK_LOOP
     tools = [t for t in deps.toolset.declare_tools() if t.name not in hidden and _is_tool_usable(t, has)]
-    tools = [t for t in tools if mode is None or mode.allows(t.name)]
+    tools = [t for t in tools if mode is None or mode.allows_tool(t.name)]
     names = {tool.name for tool in tools}
-    connected = (v for v in deps.mcp.server_views() if v.status == "connected")
+    connected = (v for v in deps.mcp.list_servers() if v.status == "connected")
     servers = [v for v in connected if any(name.startswith(f"mcp_{v.name}_") for name in names)]
     sandboxed, protocol = bool(deps.settings.tools.sandbox), state.get("protocol") or "native"
     holds = {
@@ -87,7 +87,7 @@ def _is_tool_usable(tool: ToolDeclaration, has: Mapping[str, bool]) -> bool:
     return what is None or has.get(what, True)
 
 
-def section_text(section: PromptSection, facts: PromptFacts, rules: Sequence[RuleFile], deps: Deps) -> str:
+def render_section(section: PromptSection, facts: PromptFacts, rules: Sequence[RuleFile], deps: Deps) -> str:
     """The section with its slots filled; empty: nothing to say."""
     slots = _SLOTS.get(section.prompt)
     values = slots(facts, rules, deps) if slots else {}
@@ -103,10 +103,10 @@ _SLOTS: Mapping[str, _Slots] = {
         "system": platform.system(),
     },
     "task/role": lambda facts, _rules, _deps: {"role": facts.mode.role if facts.mode else _NO_MODE},
-    "task/tools": lambda facts, _rules, _deps: {"tools": "\n\n".join(map(_tool_description, facts.tools))},
-    "task/mcp": lambda facts, _rules, _deps: {"servers": _servers_text(facts.servers)},
+    "task/tools": lambda facts, _rules, _deps: {"tools": "\n\n".join(map(_describe_tool, facts.tools))},
+    "task/mcp": lambda facts, _rules, _deps: {"servers": _format_servers(facts.servers)},
     "main/servers": lambda facts, _rules, _deps: {
-        "servers": _servers_text([v for v in facts.servers if v.instructions])
+        "servers": _format_servers([v for v in facts.servers if v.instructions])
     },
     "task/modes": lambda _facts, _rules, deps: {"modes": "\n".join(map(_mode_line, deps.modes.list_modes()))},
     "task/rules_reads": lambda _facts, _rules, deps: {
@@ -114,7 +114,7 @@ _SLOTS: Mapping[str, _Slots] = {
     },
     "task/rules_files": lambda facts, _rules, _deps: {
         "mode": facts.mode.slug if facts.mode else "",
-        "files": _restriction_text(facts.mode),
+        "files": _edit_restriction_text(facts.mode),
     },
     "task/system": lambda _facts, _rules, deps: {
         "system": f"{platform.system()} {platform.release()} ({platform.machine()})",
@@ -122,13 +122,13 @@ _SLOTS: Mapping[str, _Slots] = {
         "workspace": str(deps.info.workspace),
     },
     "task/instructions": lambda facts, rules, deps: {
-        "instructions": "\n\n".join(_instruction_lines(facts, rules, deps))
+        "instructions": "\n\n".join(_all_instructions(facts, rules, deps))
     },
 }
 _NO_MODE = "Do what the task asks for, and nothing else."
 
 
-def _servers_text(servers: Sequence[ServerView]) -> str:
+def _format_servers(servers: Sequence[ServerView]) -> str:
     return (
         "\n\n".join(f"--- {v.name} ---\n{_server_instructions(v)}\n--- end of {v.name} ---" for v in servers)
         or "(none yet)"
@@ -141,7 +141,7 @@ def _server_instructions(server: ServerView) -> str:
     return "\n".join([server.instructions or f"(tools: mcp_{server.name}_…)", *resources])
 
 
-def _restriction_text(mode: Mode | None) -> str:
+def _edit_restriction_text(mode: Mode | None) -> str:
     rule = next((group for group in mode.groups if group.name == "edit"), None) if mode else None
     if rule is None or not rule.file_regex:
         return ""
@@ -153,12 +153,12 @@ def _mode_line(mode: Mode) -> str:
     return f"- {mode.name} (`{mode.slug}`): " + "\n  ".join(when.strip().splitlines())
 
 
-def _language_lines(_facts: PromptFacts, _rules: Sequence[RuleFile], deps: Deps) -> Iterator[str]:
+def _language_instruction(_facts: PromptFacts, _rules: Sequence[RuleFile], deps: Deps) -> Iterator[str]:
     if language := deps.settings.context.language:
         yield f"Write to the user in this language: {language}."
 
 
-def _rule_lines(_facts: PromptFacts, rules: Sequence[RuleFile], _deps: Deps) -> Iterator[str]:
+def _rule_file_texts(_facts: PromptFacts, rules: Sequence[RuleFile], _deps: Deps) -> Iterator[str]:
     for file in rules:
         if file.text:
             text = (
@@ -168,15 +168,15 @@ def _rule_lines(_facts: PromptFacts, rules: Sequence[RuleFile], _deps: Deps) -> 
 
 
 _INSTRUCTIONS: Mapping[str, Callable[[PromptFacts, Sequence[RuleFile], Deps], Iterable[str]]] = {
-    "language": _language_lines,
+    "language": _language_instruction,
     "the user's": lambda _facts, _rules, deps: [deps.settings.context.instructions.strip()],
     "the mode's": lambda facts, _rules, _deps: [facts.mode.instructions.strip()] if facts.mode else [],
-    "rule files and AGENTS.md": _rule_lines,
+    "rule files and AGENTS.md": _rule_file_texts,
 }
 """From general to specific."""
 
 
-def _instruction_lines(facts: PromptFacts, rules: Sequence[RuleFile], deps: Deps) -> Iterator[str]:
+def _all_instructions(facts: PromptFacts, rules: Sequence[RuleFile], deps: Deps) -> Iterator[str]:
     for texts in _INSTRUCTIONS.values():
         yield from filter(None, texts(facts, rules, deps))
 
@@ -184,36 +184,37 @@ def _instruction_lines(facts: PromptFacts, rules: Sequence[RuleFile], deps: Deps
 _PLAIN = ("string", "integer", "number", "boolean")
 
 
-def _tool_description(tool: ToolDeclaration) -> str:
+def _describe_tool(tool: ToolDeclaration) -> str:
     properties: dict[str, Mapping[str, Any]] = {**tool.parameters.get("properties", {})}
     properties.pop(WAIT, None)  # it adds words to every tool, and small models do better without
     required: Sequence[str] = tool.parameters.get("required", ())
-    listed = [_parameter_line(name, schema, name in required) for name, schema in properties.items()]
+    listed = [_describe_parameter(name, schema, name in required) for name, schema in properties.items()]
     tags = [f"<{name}>…</{name}>" for name in properties if name in required]
     usage = "\n".join([f"<{tool.name}>", *tags, f"</{tool.name}>"])
     return "\n".join([f"## {tool.name}", "", tool.description, *listed, "", usage])
 
 
-def _parameter_line(name: str, schema: Mapping[str, Any], required: bool) -> str:
+def _describe_parameter(name: str, schema: Mapping[str, Any], required: bool) -> str:
     kind = schema.get("type")
-    form = schema_shape(schema) if kind in _PLAIN else f"JSON: {schema_shape(schema)}"
+    form = describe_schema(schema) if kind in _PLAIN else f"JSON: {describe_schema(schema)}"
     # Line breaks are kept: some descriptions show a form.
     description = "\n  ".join(str(schema.get("description", "")).splitlines())
     return f"- {name} ({form}{', required' if required else ''}): {description}"
 
 
-def schema_shape(schema: Mapping[str, Any]) -> str:
+def describe_schema(schema: Mapping[str, Any]) -> str:
     """A short description of a value's type."""
     if "enum" in schema:
         return " | ".join(map(str, schema["enum"]))
     if "anyOf" in schema:
-        return " or ".join(dict.fromkeys(map(schema_shape, schema["anyOf"])))
+        return " or ".join(dict.fromkeys(map(describe_schema, schema["anyOf"])))
     if schema.get("type") == "array":
-        return f"[{schema_shape(schema.get('items', {}))}, …]"
+        return f"[{describe_schema(schema.get('items', {}))}, …]"
     if "properties" in schema:
         required = schema.get("required", ())
         fields = (
-            f'"{n}"{"" if n in required else "?"}: {schema_shape(s)}' for n, s in schema["properties"].items()
+            f'"{n}"{"" if n in required else "?"}: {describe_schema(s)}'
+            for n, s in schema["properties"].items()
         )
         return f"{{{', '.join(fields)}}}"
     return str(schema.get("type", "any value"))
@@ -245,12 +246,12 @@ async def load_override(state: SystemPromptState, runtime: Runtime[Deps]) -> Sys
     if found is None:
         return {"label": table, "source": "generated"}
     kept = (*_KEPT[state.get("flavour") or "main"], "appended")
-    texts = await _section_texts(kept, state, deps)
+    texts = await _render_named_sections(kept, state, deps)
     texts = [(name, found.text if name == _REPLACEMENT else text) for name, text in texts]
     return {
         "label": "file",
         "source": found.source,
-        "system": _record_prompt(texts, state.get("previous", ""), deps),
+        "system": _record_system_prompt(texts, state.get("previous", ""), deps),
         "changed": [],
         "left_out": {s.name: "replaced" for s in _TABLES[table] if s.name not in kept}
         | _reasons_for_empty_sections(texts),
@@ -268,7 +269,7 @@ def _make_section_selection_node(table: Sequence[PromptSection], name: str) -> C
 
     gather.__name__ = name
     reads, writes = ("agent", "flavour", "mode", "protocol", "has"), ("sections", "left_out")
-    return node(reads=reads, writes=writes, parts=condition_branches(table))(gather)
+    return node(reads=reads, writes=writes, parts=group_sections_by_condition(table))(gather)
 
 
 GATHERS = {
@@ -282,8 +283,8 @@ async def _gather_sections(
     table: Sequence[PromptSection], state: SystemPromptState, deps: Deps
 ) -> SystemPromptState:
     await deps.mcp.wait_until_ready()
-    agent, facts = bool(state.get("agent")), collect_facts(state, deps)
-    lacks = {section.name: facts.missing_conditions(section, agent) for section in table}
+    agent, facts = bool(state.get("agent")), collect_prompt_facts(state, deps)
+    lacks = {section.name: facts.describe_missing_conditions(section, agent) for section in table}
     return {
         "sections": [name for name, lacking in lacks.items() if not lacking],
         "left_out": {name: lacking for name, lacking in lacks.items() if lacking},
@@ -297,15 +298,15 @@ async def _gather_sections(
 )
 async def assemble(state: SystemPromptState, runtime: Runtime[Deps]) -> SystemPromptState:
     deps = runtime.context
-    texts = await _section_texts(state["sections"], state, deps)
+    texts = await _render_named_sections(state["sections"], state, deps)
     empty = _reasons_for_empty_sections(texts)
     left_out = {**state["left_out"], **empty}
     stand = ", ".join(name for name, _ in texts if name not in empty)
     out = ", ".join(f"{name} ({why})" for name, why in left_out.items())
     deps.steps.record_reason(
-        requesting_task_id(runtime, "A prompt"), f"in: {stand}" + (f"; out: {out}" if out else "")
+        require_task_id(runtime, "A prompt"), f"in: {stand}" + (f"; out: {out}" if out else "")
     )
-    return {"system": _record_prompt(texts, state.get("previous", ""), deps), "left_out": left_out}
+    return {"system": _record_system_prompt(texts, state.get("previous", ""), deps), "left_out": left_out}
 
 
 def _reasons_for_empty_sections(texts: Iterable[tuple[str, str]]) -> dict[str, str]:
@@ -339,9 +340,11 @@ async def compare(state: SystemPromptState, runtime: Runtime[Deps]) -> SystemPro
     return {"changed": changed, "label": next((one for one in TRIGGERS if one in found), "unchanged")}
 
 
-async def _section_texts(names: Iterable[str], state: SystemPromptState, deps: Deps) -> list[tuple[str, str]]:
+async def _render_named_sections(
+    names: Iterable[str], state: SystemPromptState, deps: Deps
+) -> list[tuple[str, str]]:
     """Each section's text; empty: nothing to say."""
-    names, facts = [*names], collect_facts(state, deps)
+    names, facts = [*names], collect_prompt_facts(state, deps)
     rules = await deps.context.load_mode_rules(state.get("mode", "")) if "instructions" in names else ()
     texts = {
         "appended": lambda: deps.context.system_facts().appended,
@@ -351,7 +354,7 @@ async def _section_texts(names: Iterable[str], state: SystemPromptState, deps: D
         _REPLACEMENT: lambda: "",
     }
     return [
-        (name, texts[name]() if name in texts else section_text(SECTIONS[name], facts, rules, deps))
+        (name, texts[name]() if name in texts else render_section(SECTIONS[name], facts, rules, deps))
         for name in names
     ]
 
@@ -364,7 +367,7 @@ def _agent_contract_text(agent: str, deps: Deps) -> str:
     )
 
 
-def _record_prompt(texts: Iterable[tuple[str, str]], previous: str, deps: Deps) -> str:
+def _record_system_prompt(texts: Iterable[tuple[str, str]], previous: str, deps: Deps) -> str:
     """The message, one part per section. A person's replacement may be empty, which providers refuse."""
     named = [(name, replace_surrogates(text)) for name, text in texts if text.strip()]
     if not named:

@@ -76,16 +76,16 @@ class PromptSection:
         return (*(() if self.shared else ("no sub-agent",)), *tools, *only, *filled)
 
     @property
-    def when(self) -> str:
+    def joined_conditions(self) -> str:
         return " and ".join(self.conditions()) or "always"
 
 
-def _tools_named(*names: str) -> frozenset[str]:
+def _tool_names(*names: str) -> frozenset[str]:
     return frozenset(names)
 
 
 _XML = (PromptSection("task/xml", only="xml"), PromptSection("task/tools", only="xml", filled="a tool"))
-_SKILLS = PromptSection("main/skills", tools=_tools_named("activate_skill"))
+_SKILLS = PromptSection("main/skills", tools=_tool_names("activate_skill"))
 _MODE = PromptSection("mode", filled="a mode's role")
 _APPENDED = PromptSection("appended", filled="--append-system-prompt")
 _INSTRUCTIONS = PromptSection("task/instructions", filled="instructions or rule files")
@@ -103,11 +103,11 @@ MAIN = (
     PromptSection("main/mandates"),
     PromptSection("main/changes", tools=_WRITING | _COMMANDS),
     PromptSection("main/workflows", shared=False),
-    PromptSection("main/planning", tools=_tools_named("enter_plan_mode")),
-    PromptSection("main/delegation", tools=_tools_named("invoke_agent")),
+    PromptSection("main/planning", tools=_tool_names("enter_plan_mode")),
+    PromptSection("main/delegation", tools=_tool_names("invoke_agent")),
     _SKILLS,
-    PromptSection("main/search", tools=_tools_named("codebase_search")),
-    PromptSection("main/todos", tools=_tools_named("write_todos")),
+    PromptSection("main/search", tools=_tool_names("codebase_search")),
+    PromptSection("main/todos", tools=_tool_names("write_todos")),
     PromptSection("main/answers", shared=False),
     *_XML,
     PromptSection("main/calls"),
@@ -115,7 +115,7 @@ MAIN = (
     PromptSection("main/commands", tools=_COMMANDS),
     PromptSection("main/results"),
     PromptSection("main/data"),
-    PromptSection("main/questions", tools=_tools_named("ask_user")),
+    PromptSection("main/questions", tools=_tool_names("ask_user")),
     *_SURROUNDINGS,
     PromptSection("main/servers", only="told by servers"),
     PromptSection("contract", only="agent"),
@@ -131,18 +131,18 @@ TASK = (
     PromptSection("task/guidelines_search", only="search"),
     PromptSection("task/mcp", only="mcp"),
     PromptSection("task/capabilities"),
-    PromptSection("task/capabilities_reading", tools=_tools_named("list_files", "search_files")),
-    PromptSection("task/capabilities_definitions", tools=_tools_named("list_code_definition_names")),
+    PromptSection("task/capabilities_reading", tools=_tool_names("list_files", "search_files")),
+    PromptSection("task/capabilities_definitions", tools=_tool_names("list_code_definition_names")),
     PromptSection("task/capabilities_browser", only="browser"),
     PromptSection("task/capabilities_mcp", only="mcp"),
     PromptSection("task/modes"),
     PromptSection("task/rules"),
-    PromptSection("task/rules_reads", tools=_tools_named("read_many_files"), only="several reads"),
+    PromptSection("task/rules_reads", tools=_tool_names("read_many_files"), only="several reads"),
     PromptSection("task/rules_edits", tools=_WRITING),
     PromptSection("task/rules_files", tools=_WRITING, filled="a mode limited to some files"),
     PromptSection("task/rules_diff", only="diff"),
-    PromptSection("task/rules_todos", tools=_tools_named("update_todo_list")),
-    PromptSection("task/rules_questions", tools=_tools_named("ask_followup_question")),
+    PromptSection("task/rules_todos", tools=_tool_names("update_todo_list")),
+    PromptSection("task/rules_questions", tools=_tool_names("ask_followup_question")),
     PromptSection("main/mandates"),
     PromptSection("main/changes", tools=_WRITING | _COMMANDS),
     PromptSection("main/commands", tools=_COMMANDS),
@@ -161,9 +161,9 @@ SMALL_TASK = (PromptSection("main/small"), PromptSection("task/small_task"), _IN
 SECTIONS = {section.name: section for section in (*SMALL, *SMALL_TASK, *TASK, *MAIN)}
 
 
-def condition_branches(sections: Sequence[PromptSection]) -> tuple[Part, ...]:
+def group_sections_by_condition(sections: Sequence[PromptSection]) -> tuple[Part, ...]:
     """Each condition with the sections that stand under it, and their places in the prompt."""
     found: dict[str, dict[str, int]] = {}
     for number, section in enumerate(sections, 1):
-        found.setdefault(section.when, {})[section.name] = number
+        found.setdefault(section.joined_conditions, {})[section.name] = number
     return tuple(Part(when, tuple(names), tuple(names.values())) for when, names in found.items())

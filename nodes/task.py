@@ -11,10 +11,10 @@ from interlock.nodes.check import append_check_rule, route_accepted_answer_to_ch
 from interlock.nodes.hooks import hook_node
 from interlock.nodes.main import TurnEnd, append_program_message, fire_hooks_on_answer, turn_end_label
 from interlock.nodes.main import finish as ended_by
-from interlock.nodes.requests import load_request_and_answer, write_request_and_route
+from interlock.nodes.requests import require_request_and_answer, write_request_and_route
 from interlock.prompts import render_prompt
 from interlock.state.calls import ApprovalRequest, CallKey, CallView
-from interlock.state.conversation import format_refusal, initial_prompt_state, refusals_of_state
+from interlock.state.conversation import format_refusal, initial_prompt_state, refusals_from_state
 from interlock.state.deps import Deps, Transcript
 from interlock.state.errors import RunError
 from interlock.state.events import ErrorEvent, HandOver
@@ -100,12 +100,12 @@ async def choose_call(state: TaskState, runtime: Runtime[Deps]) -> TaskState:
         return {**chosen, "withheld": {**chosen["withheld"], "0": "repeated"}, "call_key": "", "repeats": 0}
     if calls[0].name == "new_task" and state["depth"] >= DEEPEST:
         return {**chosen, "withheld": {**chosen["withheld"], "0": "too deep"}}
-    if calls[0].name == "attempt_completion" and _has_open_steps(state, runtime.context):
+    if calls[0].name == "attempt_completion" and _should_refuse_open_steps(state, runtime.context):
         return {**chosen, "withheld": {**chosen["withheld"], "0": "open todos"}}
     return chosen
 
 
-def _has_open_steps(state: TaskState, deps: Deps) -> bool:
+def _should_refuse_open_steps(state: TaskState, deps: Deps) -> bool:
     """Whether steps are still to be done, and settings say that they must be first."""
     if not deps.settings.task.no_open_todos or not state.get("todos"):
         return False
@@ -135,18 +135,18 @@ async def weigh(state: TaskState, runtime: Runtime[Deps]) -> TaskState:
     if state["completed"]:
         asks = deps.settings.task.confirm_completion
         confirmed = deps.info.interactive if asks is None else asks
-        label = "completed" if confirmed else _accepted_label(state)
+        label = "completed" if confirmed else _label_of_accepted_result(state)
         return {"label": label, "mistakes": 0, "result": state["completed"]}
     if state["subtask"]:
         return {"label": "subtask", "mistakes": 0}
-    return {"label": _mistakes_label(mistakes, deps), "mistakes": mistakes}
+    return {"label": _label_after_mistakes(mistakes, deps), "mistakes": mistakes}
 
 
-def _accepted_label(state: TaskState) -> Literal["answered", "accepted"]:
+def _label_of_accepted_result(state: TaskState) -> Literal["answered", "accepted"]:
     return "answered" if is_hooked(state, "AfterAgent") else "accepted"
 
 
-def _mistakes_label(mistakes: int, deps: Deps) -> Literal["three mistakes", "given up", "go on"]:
+def _label_after_mistakes(mistakes: int, deps: Deps) -> Literal["three mistakes", "given up", "go on"]:
     """Where nobody is there to ask, the task fails, unless settings say that it waits for somebody."""
     task = deps.settings.task
     if not task.consecutive_mistake_limit or mistakes < task.consecutive_mistake_limit:
@@ -184,7 +184,7 @@ async def remind(state: TaskState, runtime: Runtime[Deps]) -> TaskState:
     """A message without a call also counts as a mistake."""
     mistakes = state["mistakes"] + 1
     head = append_program_message(runtime, state["head"], render_prompt("task_loop/remind"))
-    return {"label": _mistakes_label(mistakes, runtime.context), "head": head, "mistakes": mistakes}
+    return {"label": _label_after_mistakes(mistakes, runtime.context), "head": head, "mistakes": mistakes}
 
 
 @node(
@@ -234,7 +234,7 @@ def _write_task_request(
     group="questions",
 )
 async def take_guidance(state: TaskState, runtime: Runtime[Deps]) -> TaskState:
-    _, answer = load_request_and_answer(runtime.context, state["approval"])
+    _, answer = require_request_and_answer(runtime.context, state["approval"])
     feedback = (answer.text or answer.feedback or "").strip()
     if answer.choice != "proceed_once" and not feedback:
         return {"label": "stopped", "stop": "ended by the user", "stopped_by": "person"}
@@ -251,12 +251,12 @@ async def take_guidance(state: TaskState, runtime: Runtime[Deps]) -> TaskState:
     group="questions",
 )
 async def take_completion(state: TaskState, runtime: Runtime[Deps]) -> TaskState:
-    _, answer = load_request_and_answer(runtime.context, state["approval"])
+    _, answer = require_request_and_answer(runtime.context, state["approval"])
     feedback = (answer.feedback or answer.text or "").strip()
     if answer.choice == "cancel":
         return {"label": "stopped", "stop": "ended by the user", "stopped_by": "person"}
     if answer.choice == "proceed_once" and not feedback:
-        return {"label": _accepted_label(state)}
+        return {"label": _label_of_accepted_result(state)}
     text = render_prompt("task_loop/feedback", feedback=feedback or "This isn't done.")
     return {"label": "feedback", "head": append_program_message(runtime, state["head"], text), "result": ""}
 
@@ -312,7 +312,7 @@ async def await_child(state: TaskState) -> TaskState:
 async def take_result(state: TaskState, runtime: Runtime[Deps]) -> TaskState:
     """The result becomes a message; mode, steps and conversation are restored."""
     deps = runtime.context
-    end = deps.tasks.subtask_end(state["child"])
+    end = deps.tasks.find_subtask_end(state["child"])
     if end is None:
         raise RunError(
             f"Subtask {state['child']!r} hasn't ended. Go on with: interlock resume {state['child']}"
@@ -325,7 +325,7 @@ async def take_result(state: TaskState, runtime: Runtime[Deps]) -> TaskState:
     else:
         text = render_prompt("task_loop/subtask_ended", mode=mode, how=end.how)
     message = Message(role="user", origin="agent", content=text)
-    mine = refusals_of_state(state)
+    mine = refusals_from_state(state)
     theirs = {k: r for k, r in end.refused.items() if r["open"] or not (k in mine and mine[k]["open"])}
     refused = {**mine, **theirs}
     return {"child": "", "head": deps.transcript.append(state["head"], [message]), "refused": refused}
@@ -345,14 +345,14 @@ async def finish(state: TaskState, runtime: Runtime[Deps]) -> TaskState:
     loop: MainState = {
         "turn_status": turn_status,
         "stop": state.get("stop", ""),
-        "refused": {} if handed_up else refusals_of_state(state),
+        "refused": {} if handed_up else refusals_from_state(state),
     }
     loop["reply"] = state.get("result") or state.get("reply", "")
     loop["stopped_by"] = state.get("stopped_by", "")
     return cast(TaskState, await ended_by(loop, runtime))
 
 
-def append_resume_note(head: str, transcript: Transcript) -> str:
+def prepare_head_for_resume(head: str, transcript: Transcript) -> str:
     """The head to continue an earlier conversation from: every open call is answered before anything is added."""
     if not head:
         return ""
@@ -365,6 +365,6 @@ def append_resume_note(head: str, transcript: Transcript) -> str:
     return transcript.append(head, [*answers, note])
 
 
-def after_turn(state: TaskState) -> Literal["calls", "nothing called", "first loop", TurnEnd]:
+def route_after_turn(state: TaskState) -> Literal["calls", "nothing called", "first loop", TurnEnd]:
     found = turn_end_label(state["turn_status"])
     return "nothing called" if found == "ok" else found

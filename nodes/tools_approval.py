@@ -9,15 +9,15 @@ from langgraph.runtime import Runtime
 
 from interlock.nodes.requests import (
     has_server_changed,
-    load_request_and_answer,
     rejection_result,
+    require_request_and_answer,
     write_request_and_route,
 )
 from interlock.nodes.tools_results import (
     CALL,
     MODES,
     WITHOUT_RUN,
-    answer_call,
+    answer_call_without_run,
     call_status_after,
     earlier_calls,
     load_deps_key_and_call,
@@ -69,15 +69,15 @@ async def request_approval(state: DecideState, runtime: Runtime[Deps]) -> Decide
     earlier = earlier_calls(deps, key.message, key.index)
     preview = await deps.toolset.preview_call(call, earlier)
     if preview.problem is not None:
-        refusal = _unpreviewable_result(preview, can_foresee_previews(deps, earlier))
-        return answer_call(deps, state, call, refusal, "answered")
+        refusal = _preview_problem_result(preview, can_trust_previews(deps, earlier))
+        return answer_call_without_run(deps, state, call, refusal, "answered")
     if preview.done and not state.get("hook_reason"):
         done = ToolResult(status="success", content=preview.done)
-        return answer_call(deps, state, call, done, "answered", *WITHOUT_RUN)
+        return answer_call_without_run(deps, state, call, done, "answered", *WITHOUT_RUN)
     asks = state["asks"] + 1
-    mode = approval_mode_for(deps, risk, state)
+    mode = effective_approval_mode(deps, risk, state)
     choices = await asyncio.to_thread(deps.policy.offered_choices, call, risk, verdict, mode)
-    rules = ((c, deps.policy.narrowed_rule(call, risk, c, mode)) for c in choices if "always" in c)
+    rules = ((c, deps.policy.session_rule_for_choice(call, risk, c, mode)) for c in choices if "always" in c)
     request = ApprovalRequest(
         attempt=key,
         asked=asks,
@@ -88,8 +88,8 @@ async def request_approval(state: DecideState, runtime: Runtime[Deps]) -> Decide
         parts=verdict.parts,
         files=preview.files,
         choices=choices,
-        always={choice: rule.covers for choice, rule in rules if rule is not None},
-        parameters=_parameter_names(deps, call),
+        always={choice: rule.scope_text for choice, rule in rules if rule is not None},
+        parameters=_editable_parameter_names(deps, call),
         note=_request_note(deps, state),
     )
     event = "ask_again" if state["asks"] and state["status"] == "awaiting_approval" else "ask"
@@ -97,7 +97,7 @@ async def request_approval(state: DecideState, runtime: Runtime[Deps]) -> Decide
     return {**write_request_and_route(runtime, state, request), "asks": asks, "status": status}
 
 
-def _parameter_names(deps: Deps, call: CallView) -> tuple[str, ...]:
+def _editable_parameter_names(deps: Deps, call: CallView) -> tuple[str, ...]:
     """The arguments that the tool's schema declares, and those that the call has; empty: the schema takes any."""
     names = (call.name, require_tool_info(deps, call).name)
     declared = (d.parameters for d in deps.toolset.declare_tools() if d.name in names)
@@ -107,9 +107,9 @@ def _parameter_names(deps: Deps, call: CallView) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*schema["properties"], *call.args)))
 
 
-def _unpreviewable_result(preview: Preview, foreseen: bool) -> ToolResult:
+def _preview_problem_result(preview: Preview, is_final: bool) -> ToolResult:
     """What can't be previewed can't be approved, so it isn't run, even if earlier calls might make it possible."""
-    later = "" if foreseen else " " + load_prompt("run/call_too_early").text()
+    later = "" if is_final else " " + load_prompt("run/call_too_early").render()
     return error_result(preview.code or "not_possible", f"{preview.problem}{later}")
 
 
@@ -137,43 +137,43 @@ def _request_note(deps: Deps, state: DecideState) -> str | None:
 async def apply_decision(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
     """A decision is bound to what was shown: if a file changed since, the request is made again."""
     deps, key, call = load_deps_key_and_call(state, runtime)
-    request, answer = load_request_and_answer(deps, state["approval"])
+    request, answer = require_request_and_answer(deps, state["approval"])
     amends = answer.choice == "modify"
-    record_person_decision(runtime, key, state["approval"], answer, key.next.attempt if amends else 0)
+    record_person_decision(runtime, key, state["approval"], answer, key.next_attempt.attempt if amends else 0)
     if answer.choice == "reject":
-        return answer_call(deps, state, call, rejection_result(answer), "reject")
+        return answer_call_without_run(deps, state, call, rejection_result(answer), "reject")
     if answer.choice == "cancel":
-        text = load_prompt("run/call_cancelled").text(reason="the user cancelled it")
-        return answer_call(deps, state, call, cancelled_result(text), "cancel", "cancel")
+        text = load_prompt("run/call_cancelled").render(reason="the user cancelled it")
+        return answer_call_without_run(deps, state, call, cancelled_result(text), "cancel", "cancel")
     # Files that changed on disk since the request was shown.
     if any(
-        deps.toolset.current_digest(file.path) != file.on_disk for file in request.files
+        deps.toolset.current_file_digest(file.path) != file.on_disk for file in request.files
     ) or has_server_changed(deps, request):
         return {"label": "changed since"}
     if amends:
         deps.journal.record_changed_arguments(
-            key.next, CallView(id=call.id, name=call.name, args=answer.args or {})
+            key.next_attempt, CallView(id=call.id, name=call.name, args=answer.args or {})
         )
         status = call_status_after(state["status"], "modify")
         theirs: DecideState = {"by_person": True, "by_hook": False, "hook_reason": ""}
-        return {**theirs, "label": "modify", "attempt": key.next.attempt, "status": status}
+        return {**theirs, "label": "modify", "attempt": key.next_attempt.attempt, "status": status}
     if await _is_denied_by_current_rules(deps, state, call):
         return {"label": "changed since"}
-    if info := deps.toolset.tool_info(call.name):
-        mode, emit = approval_mode_for(deps, info.risk, state), runtime.stream_writer
-        rule = deps.policy.narrowed_rule(call, info.risk, answer.choice, mode)
+    if info := deps.toolset.find_tool_info(call.name):
+        mode, emit = effective_approval_mode(deps, info.risk, state), runtime.stream_writer
+        rule = deps.policy.session_rule_for_choice(call, info.risk, answer.choice, mode)
         await store_always_choice(deps, state["approval"], info.risk, rule, answer, emit)
     return {"label": "proceed"}
 
 
 async def _is_denied_by_current_rules(deps: Deps, state: DecideState, call: CallView) -> bool:
     """Days may pass between question and answer: a deny rule added meanwhile applies."""
-    info = deps.toolset.tool_info(call.name)
+    info = deps.toolset.find_tool_info(call.name)
     if info is None:
         return False  # reported when the call runs
     if state.get("rules") == deps.policy.rules_fingerprint():
         return False
-    mode = approval_mode_for(deps, info.risk, state)
+    mode = effective_approval_mode(deps, info.risk, state)
     return (await deps.policy.decide(call, info.risk, mode, ())).decision == "deny"
 
 
@@ -195,7 +195,7 @@ async def store_always_choice(
             emit(ErrorEvent(severity="warning", message=str(error)))
 
 
-def approval_mode_for(deps: Deps, risk: Risk, state: DecideState | ExecuteState) -> str:
+def effective_approval_mode(deps: Deps, risk: Risk, state: DecideState | ExecuteState) -> str:
     """Return the approval mode that decides on calls of a risk: a person who allowed all edits of a run or of a plan,
     and didn't choose the mode, allowed nothing else.
     """
@@ -208,7 +208,7 @@ def approval_mode_for(deps: Deps, risk: Risk, state: DecideState | ExecuteState)
 
 
 def require_tool_info(deps: Deps, call: CallView) -> ToolInfo:
-    info = deps.toolset.tool_info(call.name)
+    info = deps.toolset.find_tool_info(call.name)
     if info is None:
         raise RunError(
             f"Tool {call.name!r} was removed after the call was decided. Put it back, then resume."
@@ -216,9 +216,9 @@ def require_tool_info(deps: Deps, call: CallView) -> ToolInfo:
     return info
 
 
-def can_foresee_previews(deps: Deps, earlier: Sequence[CallView]) -> bool:
+def can_trust_previews(deps: Deps, earlier: Sequence[CallView]) -> bool:
     """Whether previews of later calls hold: not if a command may change any file before they run."""
-    infos = (deps.toolset.tool_info(call.name) for call in earlier)
+    infos = (deps.toolset.find_tool_info(call.name) for call in earlier)
     return not any(info is not None and info.effect == "other" for info in infos)
 
 

@@ -6,16 +6,23 @@ from typing import cast
 
 from langgraph.runtime import Runtime
 
-from interlock.nodes.check import context_sections, first_test_edit_messages
+from interlock.nodes.check import build_first_test_edit_note, context_section_names
 from interlock.nodes.context import format_memory_file
-from interlock.nodes.plan import PLANNED, phase_under_review, plan_mode_after_calls, record_chart_events
+from interlock.nodes.plan import PLANNED, compute_plan_mode_changes, phase_during_review, record_mode_events
 from interlock.nodes.tools_approval import require_tool_info
-from interlock.nodes.tools_questions import check_plan_approval
-from interlock.nodes.tools_results import recorded_call_and_result, result_for_model
+from interlock.nodes.tools_questions import require_plan_approval
+from interlock.nodes.tools_results import load_call_and_result, result_for_model
 from interlock.prompts import load_prompt
-from interlock.state.calls import CallKey, CallOutcome, CallView, ToolResult, cancelled_result, parse_outcome
+from interlock.state.calls import (
+    CallKey,
+    CallOutcome,
+    CallView,
+    ToolResult,
+    cancelled_result,
+    parse_call_outcome,
+)
 from interlock.state.context import MEMORY
-from interlock.state.conversation import EFFECTS, LOOP_END, MISTAKES, Refusals, Refused, refusals_of_state
+from interlock.state.conversation import EFFECTS, LOOP_END, MISTAKES, Refusals, Refused, refusals_from_state
 from interlock.state.deps import Deps
 from interlock.state.messages import Message, TextPart
 from interlock.state.names import WAIT
@@ -38,7 +45,7 @@ _REASON = 300
 def parse_batch_outcomes(state: ToolsState) -> dict[int, CallOutcome]:
     """Outcome of each call of the batch so far."""
     stored = {**state["decided"], **(state.get("finished") or {})}
-    return {int(index): parse_outcome(outcome) for index, outcome in stored.items()}
+    return {int(index): parse_call_outcome(outcome) for index, outcome in stored.items()}
 
 
 @node(
@@ -69,8 +76,8 @@ async def next_group(state: ToolsState, runtime: Runtime[Deps]) -> ToolsState:
     found: ToolsState = {"group": group, "kinds": kinds, "reading": reading}
     if "review" not in kinds.values() or state["approval_mode"] != "plan":
         return found
-    if state.get("plan_phase") != (phase := phase_under_review(_plan_mode_slice(state))):
-        record_chart_events(runtime, ["exit_plan_mode"])
+    if state.get("plan_phase") != (phase := phase_during_review(_plan_mode_slice(state))):
+        record_mode_events(runtime, ["exit_plan_mode"])
     return {**found, "plan_phase": phase}
 
 
@@ -87,7 +94,9 @@ async def cancel_rest(state: ToolsState, runtime: Runtime[Deps]) -> ToolsState:
     for index, outcome in parse_batch_outcomes(state).items():
         if outcome["word"] == "ready":
             key = CallKey(message=state["message"], index=index, attempt=outcome["attempt"])
-            text = load_prompt("run/call_cancelled").text(reason="the user cancelled the batch it belongs to")
+            text = load_prompt("run/call_cancelled").render(
+                reason="the user cancelled the batch it belongs to"
+            )
             deps.journal.record_result(key, deps.journal.read_call(key), cancelled_result(text))
             gone[str(index)] = {"word": "cancel", "attempt": outcome["attempt"]}
     return {"decided": gone, "stop": "cancelled by the user"}
@@ -114,15 +123,16 @@ async def collect(state: ToolsState, runtime: Runtime[Deps]) -> ToolsState:
         return {"label": "groups left"}
     records = [outcomes[index].get("record", "") for index in range(state["count"])]
     done = [
-        recorded_call_and_result(deps.journal, state["message"], i, outcomes[i])
-        for i in range(state["count"])
+        load_call_and_result(deps.journal, state["message"], i, outcomes[i]) for i in range(state["count"])
     ]
     shown = [
         (call, result_for_model(deps.transcript, record, result))
         for record, (call, result) in zip(records, done, strict=True)
     ]
     names = [call.name for call in deps.transcript.read_message(state["message"]).tool_calls]
-    answers = [_answer_message(call, name, sent) for name, (call, sent) in zip(names, shown, strict=True)]
+    answers = [
+        _tool_answer_message(call, name, sent) for name, (call, sent) in zip(names, shown, strict=True)
+    ]
     head = deps.transcript.append(state["head"], answers)
     for index, record in enumerate(deps.transcript.record_ids(head, len(shown))):
         if not records[index]:  # else the journal has the only copy
@@ -132,43 +142,44 @@ async def collect(state: ToolsState, runtime: Runtime[Deps]) -> ToolsState:
     collected: ToolsState = {
         "label": "done",
         "head": deps.transcript.append(
-            head, [*note, *_subdirectory_memory(deps, head, done), *_test_edit_notes(deps, head, done)]
+            head,
+            [*note, *_subdirectory_memory_messages(deps, head, done), *_test_edit_notes(deps, head, done)],
         ),
         "noted_epoch": epoch,
-        "refused": refusals_after(refusals_of_state(state), shown, lambda name: _risk_of_tool(deps, name)),
+        "refused": update_refusals(refusals_from_state(state), shown, lambda name: _risk_of_tool(deps, name)),
     }
     for index, (_, result) in enumerate(done):
         key = CallKey(message=state["message"], index=index, attempt=outcomes[index]["attempt"])
-        check_plan_approval(deps, key, result)
-    moved, moves = plan_mode_after_calls(
+        require_plan_approval(deps, key, result)
+    moved, moves = compute_plan_mode_changes(
         _plan_mode_slice(state), done, lambda name: _risk_of_tool(deps, name)
     )
-    edits = _mode_after_batch(deps, state)
-    record_chart_events(runtime, [*moves, *(["allow_edits"] if edits and not moves else [])])
-    ended: ToolsState = {**_newest_todos(deps, done), **_task_loop_update(deps, done)}
+    edits = _auto_edit_mode_update(deps, state)
+    record_mode_events(runtime, [*moves, *(["allow_edits"] if edits and not moves else [])])
+    ended: ToolsState = {**_newest_todos_update(deps, done), **_task_loop_update(deps, done)}
     return {**collected, **_stop_update(deps, state, outcomes, done), **edits, **moved, **ended}
 
 
-def _mode_after_batch(deps: Deps, state: ToolsState) -> ToolsState:
+def _auto_edit_mode_update(deps: Deps, state: ToolsState) -> ToolsState:
     """Another approval mode, if a person allowed all edits with one of these calls."""
-    asked = (parse_outcome(outcome).get("approval") for outcome in state["decided"].values())
+    asked = (parse_call_outcome(outcome).get("approval") for outcome in state["decided"].values())
     answers = (deps.approvals.find_answer(key) for key in asked if key)
     wanted = any(answer is not None and answer.choice == "proceed_always_edits" for answer in answers)
     return {"approval_mode": "auto_edit"} if wanted and state["approval_mode"] == "default" else {}
 
 
-def _subdirectory_memory(deps: Deps, head: str, done: Sequence[_Done]) -> list[Message]:
+def _subdirectory_memory_messages(deps: Deps, head: str, done: Sequence[_Done]) -> list[Message]:
     """Memory files of subdirectories these calls touched, once per conversation."""
     calls = (call for call, result in done if result.status == "success")
     paths = [str(path) for call in calls for name in _PATHS if (path := call.args.get(name))]
     if not paths:
         return []
-    seen = context_sections(head, deps)
-    files = deps.context.load_memory_near(paths, {name.removeprefix(MEMORY) for name in seen})
+    seen = context_section_names(head, deps)
+    files = deps.context.load_subdirectory_memory(paths, {name.removeprefix(MEMORY) for name in seen})
     if not files:
         return []
     shown = tuple(TextPart(text=format_memory_file(f) + "\n", section=MEMORY + f.shown) for f in files)
-    heading = TextPart(text=load_prompt("context/nearby").text() + "\n")
+    heading = TextPart(text=load_prompt("context/nearby").render() + "\n")
     return [Message(role="user", origin="context", content=(heading, *shown))]
 
 
@@ -176,13 +187,13 @@ def _test_edit_notes(deps: Deps, head: str, done: Sequence[_Done]) -> list[Messa
     """What the model is told at its first change of a test that was there."""
     metas = [result.meta for _, result in done if result.status == "success" and "diff" in result.meta]
     changed = [meta for meta in metas if meta["diff"] and not str(meta["diff"]).startswith("--- /dev/null")]
-    return first_test_edit_messages(head, deps, (str(meta.get("path", "")) for meta in changed))
+    return build_first_test_edit_note(head, deps, (str(meta.get("path", "")) for meta in changed))
 
 
-def _answer_message(call: CallView, name: str, sent: ToolResult) -> Message:
+def _tool_answer_message(call: CallView, name: str, result: ToolResult) -> Message:
     """`name`: as used by the model."""
-    content = (TextPart(text=sent.content), *sent.data) if sent.data else sent.content
-    return Message(role="tool", tool_call_id=call.id, name=name, content=content, status=sent.status)
+    content = (TextPart(text=result.content), *result.data) if result.data else result.content
+    return Message(role="tool", tool_call_id=call.id, name=name, content=content, status=result.status)
 
 
 def _stop_update(
@@ -201,7 +212,7 @@ def _stop_update(
     return {"stop": "", "stopped_by": "", "ended": ""}
 
 
-def _newest_todos(deps: Deps, done: Sequence[_Done]) -> ToolsState:
+def _newest_todos_update(deps: Deps, done: Sequence[_Done]) -> ToolsState:
     """Copy the newest todo list from the conversation to state, so that compression can't lose it."""
     lists = [r.meta["todos"] for _, r in done if "todos" in r.meta and r.status == "success"]
     if not lists:
@@ -236,11 +247,11 @@ def _plan_mode_slice(state: ToolsState) -> PlanMode:
 
 
 def _risk_of_tool(deps: Deps, name: str) -> str:
-    info = deps.toolset.tool_info(name)
+    info = deps.toolset.find_tool_info(name)
     return info.risk if info else ""
 
 
-def each_call(state: ToolsState) -> Sequence[DecideSend]:
+def make_decide_sends(state: ToolsState) -> Sequence[DecideSend]:
     """Decide all calls independently and concurrently, so that their questions are pending together."""
     mode, withheld = state["approval_mode"], state.get("withheld") or {}
     chosen = [i for i in range(state["count"]) if str(i) not in withheld]
@@ -254,7 +265,7 @@ def has_effects(state: ToolsState) -> bool:
     return not state["reading"]
 
 
-def each_of_group(state: ToolsState) -> Sequence[ExecuteSend]:
+def make_execute_sends(state: ToolsState) -> Sequence[ExecuteSend]:
     outcomes = parse_batch_outcomes(state)
     return [
         {
@@ -271,14 +282,14 @@ def each_of_group(state: ToolsState) -> Sequence[ExecuteSend]:
     ]
 
 
-def refusals_after(before: Refusals, batch: Sequence[_Done], risk: Callable[[str], str]) -> Refusals:
+def update_refusals(before: Refusals, batch: Sequence[_Done], risk_of: Callable[[str], str]) -> Refusals:
     """Refusals after a batch. A refused call with an effect is settled by a success of the same kind in a later batch,
     once the model knows of the refusal; one without effect, by any success. Questions need no answer. A person's no is
     no failure if another call of the batch had an effect or was of the same kind: they chose among them."""
-    worked = {risk(call.name) for call, result in batch if _has_succeeded(result)}
-    after = {kind: _settle_refusal_if_made_up(kind, refused, worked) for kind, refused in before.items()}
+    worked = {risk_of(call.name) for call, result in batch if _has_succeeded(result)}
+    after = {kind: _settle_compensated_refusal(kind, refused, worked) for kind, refused in before.items()}
     for call, result in batch:
-        for kind, found in _refusals_of_result(call, result, risk(call.name)):
+        for kind, found in _refusals_of_result(call, result, risk_of(call.name)):
             earlier = after.pop(kind, None)  # keeps the newest last
             chosen = found["who"] == "person" and not worked.isdisjoint({*EFFECTS, kind})
             after[kind] = _combine_refusals(earlier, {**found, "open": found["open"] and not chosen})
@@ -293,8 +304,8 @@ def _combine_refusals(earlier: Refused | None, found: Refused) -> Refused:
     return {**shown, "times": earlier["times"] + found["times"]}
 
 
-def _settle_refusal_if_made_up(kind: str, refused: Refused, worked: set[str]) -> Refused:
-    made_up = kind in worked if kind in EFFECTS else bool(worked)
+def _settle_compensated_refusal(kind: str, refused: Refused, succeeded_kinds: set[str]) -> Refused:
+    made_up = kind in succeeded_kinds if kind in EFFECTS else bool(succeeded_kinds)
     return {**refused, "open": refused["open"] and not made_up}
 
 
@@ -324,9 +335,9 @@ def _refusal_of_call(call: CallView, result: ToolResult, who: str, kind: str) ->
 
 def ended_processes_note(deps: Deps, since: int) -> tuple[list[Message], int]:
     """The note, if there is news, and the drive up to which everything has been reported."""
-    ended, epoch = deps.journal.background_commands_since(since)
+    ended, epoch = deps.journal.list_ended_background_commands(since)
     if not ended:
         return [], epoch
     processes = "\n".join(f"- {call.args.get('command', call.name)}" for call in ended)
-    text = load_prompt("run/processes_ended").text(processes=processes)
+    text = load_prompt("run/processes_ended").render(processes=processes)
     return [Message(role="user", origin="context", content=text)], epoch

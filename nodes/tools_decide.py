@@ -9,27 +9,34 @@ from pydantic import JsonValue
 
 from interlock.nodes.edit import strings_to_try
 from interlock.nodes.hooks import fire_hooks, hook_node
-from interlock.nodes.mcp import MCP_BY_NAMES, resolve_call_by_names
-from interlock.nodes.tools_approval import approval_mode_for, can_foresee_previews, require_tool_info
+from interlock.nodes.mcp import MCP_BY_NAMES, resolve_named_mcp_call
+from interlock.nodes.tools_approval import can_trust_previews, effective_approval_mode, require_tool_info
 from interlock.nodes.tools_results import (
     CALL,
     MODES,
     WITHOUT_RUN,
-    answer_call,
+    answer_call_without_run,
     earlier_calls,
-    hook_names,
-    hook_reason,
+    format_hook_names,
     load_deps_key_and_call,
     mode_refusal,
     policy_decision_record,
     record_argument_change,
     record_call_decision,
-    record_changed_result,
     record_hook_decision,
+    record_result_for_model,
     result_event,
+    shorten_hook_reason,
 )
 from interlock.prompts import load_prompt, render_prompt
-from interlock.state.calls import CallKey, CallOutcome, CallView, ToolResult, call_key_of, error_result
+from interlock.state.calls import (
+    CallKey,
+    CallOutcome,
+    CallView,
+    ToolResult,
+    call_key_from_state,
+    error_result,
+)
 from interlock.state.deps import Deps
 from interlock.state.edit import EDIT_TOOL, EditState
 from interlock.state.errors import RunError
@@ -47,7 +54,7 @@ _Reader = Callable[[str, Sequence[ToolDeclaration]], tuple[str, Sequence[JsonCal
 """Separates a text from the calls in it."""
 
 
-def by_protocol(state: ToolsState) -> Literal["native", "xml", "json"]:
+def route_by_protocol(state: ToolsState) -> Literal["native", "xml", "json"]:
     """`auto`: a model that called natively, or as JSON, was taken at its word (`Models.next_call_protocol`)."""
     match state.get("protocol"):
         case "xml" | "auto":
@@ -167,25 +174,25 @@ async def resolve(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
     """An unknown tool is an error with the nearest names."""
     deps, key, call = load_deps_key_and_call(state, runtime)
     by_names = call.name in MCP_BY_NAMES and deps.toolset.find_call_problem(call) is None
-    if by_names and not await _is_denied_by_given_name(deps, call, state):
-        named = await resolve_call_by_names(deps, call)
+    if by_names and not await _is_denied_under_original_name(deps, call, state):
+        named = await resolve_named_mcp_call(deps, call)
         if isinstance(named, ToolResult):
-            return {**_FRESH, **answer_call(deps, state, call, named, "unknown")}
-        deps.journal.record_changed_arguments(key.next, named)
+            return {**_FRESH, **answer_call_without_run(deps, state, call, named, "unknown")}
+        deps.journal.record_changed_arguments(key.next_attempt, named)
         record_argument_change(runtime, key, "program", 2, call.name, "it is the server's own tool")
         return {**_FRESH, "label": "known", "attempt": 2}
-    if deps.toolset.tool_info(call.name) is not None:
+    if deps.toolset.find_tool_info(call.name) is not None:
         return {**_FRESH, "label": "known", "attempt": _redirect_to_plans_folder(runtime, state, key, call)}
     near = deps.toolset.nearest_tool_names(call.name)
     hint = f" Did you mean {', '.join(map(repr, near))}?" if near else ""
     unknown = error_result("tool_not_registered", f"No tool {call.name!r}.{hint}")
-    return {**_FRESH, **answer_call(deps, state, call, unknown, "unknown")}
+    return {**_FRESH, **answer_call_without_run(deps, state, call, unknown, "unknown")}
 
 
-async def _is_denied_by_given_name(deps: Deps, call: CallView, state: DecideState) -> bool:
+async def _is_denied_under_original_name(deps: Deps, call: CallView, state: DecideState) -> bool:
     """Whether somebody's rule denies a call under the name it was made by, too. Plan mode decides by the other name."""
     risk = require_tool_info(deps, call).risk
-    mode = "yolo" if state["approval_mode"] == "plan" else approval_mode_for(deps, risk, state)
+    mode = "yolo" if state["approval_mode"] == "plan" else effective_approval_mode(deps, risk, state)
     return (await deps.policy.decide(call, risk, mode, ())).decision == "deny"
 
 
@@ -197,7 +204,7 @@ def _redirect_to_plans_folder(
     placed = deps.plans.redirect_to_plans_folder(call) if state.get("approval_mode") == "plan" else None
     if placed is None:
         return 1
-    deps.journal.record_changed_arguments(key.next, placed)
+    deps.journal.record_changed_arguments(key.next_attempt, placed)
     record_argument_change(runtime, key, "program", 2, "plan mode", "a plan's file lies in the plans folder")
     return 2
 
@@ -214,7 +221,7 @@ async def validate(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
     problem = deps.toolset.find_call_problem(call)
     if problem is None:
         return {"label": "in a mode" if state.get("mode") else "valid"}
-    return answer_call(deps, state, call, error_result("invalid_tool_params", problem), "invalid")
+    return answer_call_without_run(deps, state, call, error_result("invalid_tool_params", problem), "invalid")
 
 
 @node(
@@ -230,7 +237,7 @@ async def check_mode(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
     refusal = mode_refusal(deps, state.get("mode", ""), call)
     if refusal is None:
         return {"label": "allowed"}
-    return answer_call(deps, state, call, refusal, "restricted")
+    return answer_call_without_run(deps, state, call, refusal, "restricted")
 
 
 @node(
@@ -246,14 +253,14 @@ async def check_policy(state: DecideState, runtime: Runtime[Deps]) -> DecideStat
     """Deny answers the call. Else hooks run first, then a person may be asked."""
     deps, key, call = load_deps_key_and_call(state, runtime)
     info = require_tool_info(deps, call)
-    mode = approval_mode_for(deps, info.risk, state)
-    verdict = await deps.policy.decide(call, info.risk, mode, deps.approvals.session_rules())
+    mode = effective_approval_mode(deps, info.risk, state)
+    verdict = await deps.policy.decide(call, info.risk, mode, deps.approvals.list_session_rules())
     record_call_decision(runtime, key, policy_decision_record(verdict, mode))
     if verdict.decision == "deny":
         why = verdict.deny_message or verdict.reason
-        text = load_prompt("run/call_denied").text(tool=call.name, reason=why)
+        text = load_prompt("run/call_denied").render(tool=call.name, reason=why)
         denied = error_result("policy_violation", text, rule=verdict.rule, why=why)
-        return answer_call(deps, state, call, denied, "deny")
+        return answer_call_without_run(deps, state, call, denied, "deny")
     # A person approved these arguments by writing them.
     must_ask = (verdict.decision == "ask" or bool(state.get("hook_reason"))) and not state["by_person"]
     if info.name == EDIT_TOOL and not state["by_person"] and await _should_correct_edit(deps, state, call):
@@ -273,7 +280,7 @@ async def check_policy(state: DecideState, runtime: Runtime[Deps]) -> DecideStat
 async def _should_correct_edit(deps: Deps, state: DecideState, call: CallView) -> bool:
     """Whether the old string isn't in the file and no correction has been tried yet."""
     earlier = earlier_calls(deps, state["message"], state["index"])
-    if state.get("edit_status") or not can_foresee_previews(deps, earlier):
+    if state.get("edit_status") or not can_trust_previews(deps, earlier):
         return False
     return (await deps.toolset.preview_call(call, earlier)).code == "no_occurrence"
 
@@ -293,16 +300,18 @@ async def take_edit(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
             deps, {**mending, "helper": state["helper"], "helper_role": state["helper_role"]}
         )
         args = {**call.args, "old_string": tried.old, "new_string": tried.new}
-        deps.journal.record_changed_arguments(key.next, CallView(id=call.id, name=call.name, args=args))
+        deps.journal.record_changed_arguments(
+            key.next_attempt, CallView(id=call.id, name=call.name, args=args)
+        )
         why = state.get("explanation") or "what the edit looked for isn't in the file"
-        record_argument_change(runtime, key, "helper", key.next.attempt, state["helper_role"], why)
-        return {"label": "corrected", "attempt": key.next.attempt}
+        record_argument_change(runtime, key, "helper", key.next_attempt.attempt, state["helper_role"], why)
+        return {"label": "corrected", "attempt": key.next_attempt.attempt}
     if state["edit_status"] == "already_applied":
-        text = load_prompt("run/edit_already_there").text(explanation=state.get("explanation") or "")
+        text = load_prompt("run/edit_already_there").render(explanation=state.get("explanation") or "")
         done = ToolResult(status="success", content=text)
-        return answer_call(deps, state, call, done, "answered", *WITHOUT_RUN)
+        return answer_call_without_run(deps, state, call, done, "answered", *WITHOUT_RUN)
     failed = error_result(state["error"]["code"], state["error"]["message"])
-    return answer_call(deps, state, call, failed, "answered")
+    return answer_call_without_run(deps, state, call, failed, "answered")
 
 
 @hook_node(
@@ -319,7 +328,7 @@ async def before_tool(state: DecideState, runtime: Runtime[Deps]) -> DecideState
     if outcome.stop is not None or outcome.decision == "block":
         record_hook_decision(runtime, key, "BeforeTool", outcome)
         label = "blocked" if outcome.stop is None else "stopped"
-        return answer_call(deps, state, call, _hook_refusal_result(outcome), label)
+        return answer_call_without_run(deps, state, call, _hook_refusal_result(outcome), label)
     amended = _amend_arguments_by_hook(deps, key, call, outcome)
     record_hook_decision(runtime, key, "BeforeTool", outcome, amended.attempt if amended else 0)
     # Writing the arguments is approval by a person, but not if a hook changed them afterwards.
@@ -331,7 +340,7 @@ async def before_tool(state: DecideState, runtime: Runtime[Deps]) -> DecideState
         "approval": "",
         "attempt": (amended or key).attempt,
         "hook_attempt": (amended or key).attempt,
-        "hook_reason": f"{hook_names(outcome)} asks: {hook_reason(outcome)}" if asks else "",
+        "hook_reason": f"{format_hook_names(outcome)} asks: {shorten_hook_reason(outcome)}" if asks else "",
         "must_ask": must_ask,
         "by_person": by_person,
     }
@@ -340,9 +349,11 @@ async def before_tool(state: DecideState, runtime: Runtime[Deps]) -> DecideState
 
 def _hook_refusal_result(outcome: HookOutcome) -> ToolResult:
     kind = "stopped_by_hook" if outcome.stop is not None else "blocked_by_hook"
-    why = outcome.stop or hook_reason(outcome)
+    why = outcome.stop or shorten_hook_reason(outcome)
     prompt = "run/call_stopped_by_hook" if outcome.stop is not None else "run/call_blocked"
-    result = error_result(kind, load_prompt(prompt).text(reason=why), hook=hook_names(outcome), why=why)
+    result = error_result(
+        kind, load_prompt(prompt).render(reason=why), hook=format_hook_names(outcome), why=why
+    )
     return result.model_copy(update={"stop": outcome.stop and why})
 
 
@@ -353,15 +364,15 @@ def _amend_arguments_by_hook(
     args = outcome.output.get("tool_input")
     if not isinstance(args, dict) or args == call.args:
         return None
-    deps.journal.record_changed_arguments(key.next, CallView(id=call.id, name=call.name, args=args))
-    return key.next
+    deps.journal.record_changed_arguments(key.next_attempt, CallView(id=call.id, name=call.name, args=args))
+    return key.next_attempt
 
 
 @node(reads=(*CALL, "by_hook", "label"), writes=("decided",), group="errors")
 async def respond_undone(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
     """A cancel is passed on: it ends all remaining calls of the batch."""
-    key = call_key_of(state)
-    record = record_changed_result(runtime.context, key, by_hook=state.get("by_hook", False))
+    key = call_key_from_state(state)
+    record = record_result_for_model(runtime.context, key, by_hook=state.get("by_hook", False))
     runtime.stream_writer(result_event(runtime.context, key, record))
     word = "cancel" if state["label"] == "cancel" else "answered"
     return {"decided": {str(key.index): {"word": word, "attempt": key.attempt, "record": record}}}

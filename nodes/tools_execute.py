@@ -9,34 +9,34 @@ from langgraph.runtime import Runtime
 from pydantic import JsonValue
 
 from interlock.nodes.hooks import fire_hooks, hook_node, wrap_hook_text
-from interlock.nodes.requests import has_server_changed, load_request_and_answer, server_changed_result
+from interlock.nodes.requests import has_server_changed, require_request_and_answer, server_changed_result
 from interlock.nodes.subagent import agent_seconds_left
-from interlock.nodes.tools_approval import approval_mode_for, require_tool_info
+from interlock.nodes.tools_approval import effective_approval_mode, require_tool_info
 from interlock.nodes.tools_questions import INPUT_WANTED
 from interlock.nodes.tools_results import (
     CALL,
     EXECUTED,
     MODES,
     call_status_after,
-    filled_forms,
-    hook_reason,
     load_deps_key_and_call,
+    load_filled_forms,
     mode_refusal,
-    record_changed_result,
     record_hook_decision,
-    recorded_result,
+    record_result_for_model,
+    require_recorded_result,
     result_event,
-    should_fire_after_tool,
+    shorten_hook_reason,
+    should_fire_after_tool_hooks,
 )
 from interlock.prompts import load_prompt
-from interlock.state.calls import CallKey, CallView, Planned, ToolResult, call_key_of, error_result
+from interlock.state.calls import CallKey, CallView, Planned, ToolResult, call_key_from_state, error_result
 from interlock.state.deps import Deps, await_despite_cancel
 from interlock.state.errors import RunError
 from interlock.state.events import ToolStart
 from interlock.state.hooks import HookOutcome
 from interlock.state.journal import JournalRow
 from interlock.state.messages import Message
-from interlock.state.node import node, requesting_task_id
+from interlock.state.node import node, require_task_id
 from interlock.state.summarize import output_rule, should_shorten_output
 from interlock.state.tooling import Reach, ToolInfo, ToolRun
 from interlock.state.tools import CallKind, ExecuteState
@@ -73,10 +73,10 @@ async def run_tool(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState:
         runtime.stream_writer(_start_event(deps, key, call))
         (shown, reach), filled = (
             _approved_preview_and_reach(deps, state, info, call),
-            filled_forms(deps, state),
+            load_filled_forms(deps, state),
         )
         run = ToolRun(key, call, runtime.stream_writer, left, given=filled, shown=shown, reach=reach)
-        result = await _run_journaled(runtime, info, run, row, asked=bool(state["approval"]))
+        result = await _journal_intent_and_run(runtime, info, run, row, was_asked=bool(state["approval"]))
         if info.effect != "none" and (result.error or {}).get("type") == "unknown_outcome":
             # No result is known: the intent stays open, and a person is asked.
             return {"label": "unknown outcome", "cause": result.content[:_CAUSE]}
@@ -100,21 +100,23 @@ def _approved_preview_and_reach(
 ) -> tuple[str, Reach]:
     """The approved preview, and which private addresses may be reached. The preview is empty if the person changed the
     arguments: they didn't see the new one, and approved what they wrote."""
-    reach = deps.policy.allowed_reach(call, info.risk, approval_mode_for(deps, info.risk, state))
+    reach = deps.policy.allowed_network_reach(
+        call, info.risk, effective_approval_mode(deps, info.risk, state)
+    )
     if not state["approval"]:
         return "", reach
-    request, answer = load_request_and_answer(deps, state["approval"])
+    request, answer = require_request_and_answer(deps, state["approval"])
     if answer.choice != "modify":
         return request.preview, reach
     return "", "named" if reach == "approved" else reach
 
 
-async def _run_journaled(
-    runtime: Runtime[Deps], info: ToolInfo, run: ToolRun, row: JournalRow | None, asked: bool
+async def _journal_intent_and_run(
+    runtime: Runtime[Deps], info: ToolInfo, run: ToolRun, row: JournalRow | None, was_asked: bool
 ) -> ToolResult:
     """Journal the intent before any effect. File writes always complete, as a thread can't be cancelled.
 
-    Calls a person was `asked` about count as changes; other shell lines only if not known to just read.
+    Calls a person was `was_asked` about count as changes; other shell lines only if not known to just read.
     """
     deps = runtime.context
     if info.effect == "none":
@@ -130,9 +132,9 @@ async def _run_journaled(
             planned = computed
             if planned.how:
                 deps.steps.record_reason(
-                    requesting_task_id(runtime, "A match"), f"{run.call.name}: {planned.how}"
+                    require_task_id(runtime, "A match"), f"{run.call.name}: {planned.how}"
                 )
-        changes = asked or info.effect == "file"
+        changes = was_asked or info.effect == "file"
         if changes or not await asyncio.to_thread(deps.policy.is_read_only_command, run.call):
             await deps.snapshots.snapshot_before(run.key)
         deps.journal.record_intent(run.key, run.call, planned)
@@ -155,7 +157,7 @@ def _can_rerun(deps: Deps, info: ToolInfo, row: JournalRow) -> bool:
     """Whether an unfinished intent may be rerun: a file's hash shows if it was written; a command has no such proof."""
     if info.effect != "file" or row.planned is None:
         return info.effect == "none"
-    return deps.toolset.current_digest(row.planned.path) in (row.planned.before, row.planned.after)
+    return deps.toolset.current_file_digest(row.planned.path) in (row.planned.before, row.planned.after)
 
 
 async def _refusal_before_run(deps: Deps, state: ExecuteState, call: CallView) -> ToolResult | None:
@@ -167,16 +169,18 @@ async def _refusal_before_run(deps: Deps, state: ExecuteState, call: CallView) -
         return restricted  # a link or the modes themselves may have changed since the decision
     if not state["approval"]:
         return await _refusal_by_current_rules(deps, state, call)
-    request, answer = load_request_and_answer(deps, state["approval"])
+    request, answer = require_request_and_answer(deps, state["approval"])
     approved = answer.args if answer.choice == "modify" else request.call.args
     if call.args != approved:
         raise RunError(f"Call {call.id!r} has other arguments than those that were approved; it was not run.")
     if has_server_changed(deps, request):
         return server_changed_result(request)
-    changed = [file.path for file in request.files if deps.toolset.current_digest(file.path) != file.sha256]
+    changed = [
+        file.path for file in request.files if deps.toolset.current_file_digest(file.path) != file.sha256
+    ]
     if not changed:
         return None
-    return error_result("stale_approval", load_prompt("run/call_stale").text(files=", ".join(changed)))
+    return error_result("stale_approval", load_prompt("run/call_stale").render(files=", ".join(changed)))
 
 
 async def _refusal_by_current_rules(deps: Deps, state: ExecuteState, call: CallView) -> ToolResult | None:
@@ -185,20 +189,20 @@ async def _refusal_by_current_rules(deps: Deps, state: ExecuteState, call: CallV
     info = require_tool_info(deps, call)
     if state.get("by_person") or info.effect == "none":  # those look themselves at what they open
         return None
-    mode = approval_mode_for(deps, info.risk, state)
-    now = await deps.policy.decide_by_rules(call, info.risk, mode, deps.approvals.session_rules())
+    mode = effective_approval_mode(deps, info.risk, state)
+    now = await deps.policy.decide_by_rules(call, info.risk, mode, deps.approvals.list_session_rules())
     if now.decision == "allow":
         return None
-    return error_result("stale_decision", load_prompt("run/call_no_longer_allowed").text(reason=now.reason))
+    return error_result("stale_decision", load_prompt("run/call_no_longer_allowed").render(reason=now.reason))
 
 
-def _executed_update(state: ExecuteState, result: ToolResult, long: bool) -> ExecuteState:
+def _executed_update(state: ExecuteState, result: ToolResult, is_long: bool) -> ExecuteState:
     if (result.error or {}).get("type") == INPUT_WANTED:
         return {"label": "input wanted"}
     event = {"success": "succeed", "error": "fail", "cancelled": "cancel"}[result.status]
     ended: ExecuteState = {"status": call_status_after(state.get("status", "scheduled"), "execute", event)}
-    hooks = should_fire_after_tool({**state, **ended})
-    return {**ended, "label": "hooks" if hooks else "long output" if long else "done"}
+    hooks = should_fire_after_tool_hooks({**state, **ended})
+    return {**ended, "label": "hooks" if hooks else "long output" if is_long else "done"}
 
 
 @hook_node(
@@ -207,21 +211,21 @@ def _executed_update(state: ExecuteState, result: ToolResult, long: bool) -> Exe
 async def after_tool(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState:
     """Hooks see the tool's original result, which stays in the journal; the model's version is a separate record."""
     deps, key, call = load_deps_key_and_call(state, runtime)
-    result = recorded_result(deps.journal, key)
-    outcome = await fire_hooks("AfterTool", _hook_payload(call, result), state, runtime, call.name)
+    result = require_recorded_result(deps.journal, key)
+    outcome = await fire_hooks("AfterTool", _after_tool_payload(call, result), state, runtime, call.name)
     record_hook_decision(runtime, key, "AfterTool", outcome)
-    stop = hook_reason(outcome) if outcome.stop == "" else outcome.stop or ""
+    stop = shorten_hook_reason(outcome) if outcome.stop == "" else outcome.stop or ""
     update: ExecuteState = {"label": "done", "hook_stop": stop}
     update["hook_notes"] = _record_hook_additions(deps, call, outcome, stop)
     if outcome.decision == "block" and not stop:
-        text = load_prompt("run/result_blocked").text(reason=hook_reason(outcome))
+        text = load_prompt("run/result_blocked").render(reason=shorten_hook_reason(outcome))
         blocked = Message(role="tool", name=call.name, status="error", content=text)
         return {**update, "shortened": deps.transcript.append("", [blocked])}
     long = state["kind"] == "tool" and is_output_too_long(deps, call, result)
     return {**update, "label": "long output"} if long else update
 
 
-def _hook_payload(call: CallView, result: ToolResult) -> dict[str, JsonValue]:
+def _after_tool_payload(call: CallView, result: ToolResult) -> dict[str, JsonValue]:
     response: dict[str, JsonValue] = {
         "llmContent": result.content,
         "returnDisplay": result.meta.get("summary"),
@@ -234,7 +238,7 @@ def _hook_payload(call: CallView, result: ToolResult) -> dict[str, JsonValue]:
 def _record_hook_additions(deps: Deps, call: CallView, outcome: HookOutcome, stop: str) -> str:
     """Record of the additions to the result; empty: none."""
     parts = [wrap_hook_text(outcome.context)] if outcome.context else []
-    parts += [load_prompt("run/stopped_after_call").text(reason=stop)] if stop else []
+    parts += [load_prompt("run/stopped_after_call").render(reason=stop)] if stop else []
     if not parts:
         return ""
     return deps.transcript.append("", [Message(role="tool", name=call.name, content="\n\n".join(parts))])
@@ -243,9 +247,9 @@ def _record_hook_additions(deps: Deps, call: CallView, outcome: HookOutcome, sto
 @node(reads=(*CALL, "by_hook", "shortened", "hook_notes", "hook_stop"), writes=("finished",))
 async def respond(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState:
     """The result itself stays in the journal; the batch gets the attempt it belongs to."""
-    key = call_key_of(state)
+    key = call_key_from_state(state)
     stop = state.get("hook_stop", "")
-    record = record_changed_result(
+    record = record_result_for_model(
         runtime.context,
         key,
         state.get("shortened", ""),
@@ -258,7 +262,7 @@ async def respond(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState:
     return {"finished": {str(key.index): {"word": word, "attempt": key.attempt, "record": record}}}
 
 
-def by_kind(state: ExecuteState) -> CallKind:
+def route_by_call_kind(state: ExecuteState) -> CallKind:
     return state["kind"]
 
 
@@ -268,5 +272,5 @@ def is_output_too_long(deps: Deps, call: CallView, result: ToolResult) -> bool:
     return result.status != "cancelled" and should_shorten_output(deps.settings, rule, result.content)
 
 
-def after_subagent(state: ExecuteState) -> Literal["done", "hooks"]:
-    return "hooks" if should_fire_after_tool(state) else "done"
+def route_after_subagent(state: ExecuteState) -> Literal["done", "hooks"]:
+    return "hooks" if should_fire_after_tool_hooks(state) else "done"

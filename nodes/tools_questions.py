@@ -13,8 +13,8 @@ from pydantic import JsonValue
 from interlock.nodes.plan import parse_plan_steps
 from interlock.nodes.requests import (
     has_server_changed,
-    load_request_and_answer,
     rejection_result,
+    require_request_and_answer,
     server_changed_result,
     write_request_and_route,
 )
@@ -22,11 +22,11 @@ from interlock.nodes.tools_results import (
     CALL,
     EXECUTED,
     call_status_after,
-    filled_forms,
     load_deps_key_and_call,
+    load_filled_forms,
     record_person_decision,
-    recorded_result,
-    should_fire_after_tool,
+    require_recorded_result,
+    should_fire_after_tool_hooks,
 )
 from interlock.prompts import load_prompt, render_prompt
 from interlock.state.calls import (
@@ -81,7 +81,7 @@ async def ask_question(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteSt
 async def take_answer(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState:
     """The answer, verbatim, is the call's result."""
     deps, key, call = load_deps_key_and_call(state, runtime)
-    request, answer = load_request_and_answer(deps, state["approval"])
+    request, answer = require_request_and_answer(deps, state["approval"])
     record_person_decision(runtime, key, state["approval"], answer)
     if answer.choice == "reject":  # an unanswered question has no result for hooks
         deps.journal.record_result(key, call, rejection_result(answer))
@@ -100,10 +100,13 @@ def _mode_switch_meta(request: ApprovalRequest, answer: Answer) -> dict[str, Jso
     return {}
 
 
-def _ended_call_update(state: ExecuteState, event: str, otherwise: str) -> ExecuteState:
-    """The call has ended: continue with the hooks on its result or, without any, with `otherwise`."""
+def _ended_call_update(state: ExecuteState, event: str, label_without_hooks: str) -> ExecuteState:
+    """The call has ended: continue with the hooks on its result or, without any, with `label_without_hooks`."""
     over: ExecuteState = {"status": call_status_after("scheduled", "execute", event)}
-    return {**over, "label": "hooks" if should_fire_after_tool({**state, **over}) else otherwise}
+    return {
+        **over,
+        "label": "hooks" if should_fire_after_tool_hooks({**state, **over}) else label_without_hooks,
+    }
 
 
 @node(
@@ -118,13 +121,13 @@ async def ask_review(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteStat
     deps, key, call = load_deps_key_and_call(state, runtime)
     name = str(call.args["plan_filename"])
     path = deps.plans.find_plan(name)
-    text = await asyncio.to_thread(_read_plan, path)
+    text = await asyncio.to_thread(_read_plan_or_empty, path)
     if path is None or not text.strip():
         text = render_prompt("plan/missing", file=repr(name), folder=str(deps.plans.folder))
         deps.journal.record_result(key, call, ToolResult(status="success", content=text))
         return {"label": "no plan"}
     asks = (state.get("asks") or 0) + 1
-    sha256 = deps.toolset.current_digest(str(path))
+    sha256 = deps.toolset.current_file_digest(str(path))
     request = ApprovalRequest(
         attempt=key,
         what="review",
@@ -145,7 +148,7 @@ async def ask_review(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteStat
 _PLANS_EDITS = "every change of a file by an editing tool while the plan is carried out; commands still ask"
 
 
-def _read_plan(path: Path | None) -> str:
+def _read_plan_or_empty(path: Path | None) -> str:
     try:
         return path.read_text(encoding="utf-8", errors="replace") if path else ""
     except OSError:
@@ -162,7 +165,7 @@ def _read_plan(path: Path | None) -> str:
 async def take_review(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState:
     """Only what was read is approved: a file that changed meanwhile is shown again."""
     deps, key, call = load_deps_key_and_call(state, runtime)
-    request, answer = load_request_and_answer(deps, state["approval"])
+    request, answer = require_request_and_answer(deps, state["approval"])
     record_person_decision(runtime, key, state["approval"], answer)
     if answer.choice in ("reject", "cancel"):
         deps.journal.record_result(key, call, _plan_rejection_result(answer))
@@ -174,7 +177,7 @@ async def take_review(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteSta
             asyncio.to_thread(deps.plans.write_plan, Path(file.path), edited, str(key))
         )
         text = edited
-    elif deps.toolset.current_digest(file.path) != file.on_disk:
+    elif deps.toolset.current_file_digest(file.path) != file.on_disk:
         return {"label": "changed since"}
     else:
         text = request.preview
@@ -193,7 +196,7 @@ def _plan_rejection_result(answer: Answer) -> ToolResult:
     return ToolResult(status="success", content=render_prompt(prompt, **values), meta=meta)
 
 
-def check_plan_approval(deps: Deps, key: CallKey, result: ToolResult) -> None:
+def require_plan_approval(deps: Deps, key: CallKey, result: ToolResult) -> None:
     """Raise `RunError` for a call's result that says that a plan was approved, if no person's answer says so."""
     event = str(result.meta.get("plan", ""))
     if not event.startswith("approve"):
@@ -201,13 +204,13 @@ def check_plan_approval(deps: Deps, key: CallKey, result: ToolResult) -> None:
     asked, found = 1, ""
     while deps.approvals.find_request(name := f"{key}:review:{asked}") is not None:
         answer = deps.approvals.find_answer(name)
-        found = _review_event(answer) if answer is not None else ""
+        found = _plan_approval_event(answer) if answer is not None else ""
         asked += 1
     if found != event:
         raise RunError(f"Call {key} says that its plan was approved ({event}), and nobody has answered so.")
 
 
-def _review_event(answer: Answer) -> str:
+def _plan_approval_event(answer: Answer) -> str:
     """The event of the chart that an answer to a review makes; empty: it approves nothing."""
     if answer.choice not in ("proceed_once", "proceed_always", "modify"):
         return ""
@@ -218,7 +221,7 @@ def _review_event(answer: Answer) -> str:
 
 
 def _approved_plan_result(request: ApprovalRequest, answer: Answer, text: str, record: str) -> ToolResult:
-    verdict = _review_event(answer)
+    verdict = _plan_approval_event(answer)
     path = request.files[0].path
     meta: dict[str, JsonValue] = {
         "plan": verdict,
@@ -266,19 +269,19 @@ async def ask_outcome(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteSta
 async def apply_outcome(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState:
     """Redo makes a new attempt with the same arguments; skip closes this one."""
     deps, key, call = load_deps_key_and_call(state, runtime)
-    request, answer = load_request_and_answer(deps, state["approval"])
+    request, answer = require_request_and_answer(deps, state["approval"])
     redo = answer.choice == "proceed_once"
-    record_person_decision(runtime, key, state["approval"], answer, key.next.attempt if redo else 0)
-    text = load_prompt("run/call_unknown_outcome").text(cause=state.get("cause") or _KILLED)
+    record_person_decision(runtime, key, state["approval"], answer, key.next_attempt.attempt if redo else 0)
+    text = load_prompt("run/call_unknown_outcome").render(cause=state.get("cause") or _KILLED)
     deps.journal.record_result(key, call, error_result("unknown_outcome", text))
     await deps.snapshots.snapshot_after(key)
     if redo:
-        deps.journal.record_changed_arguments(key.next, call)
+        deps.journal.record_changed_arguments(key.next_attempt, call)
         if not has_server_changed(deps, request):
             again: ExecuteState = {"approval": "", "by_person": True, "status": "scheduled"}
-            return {**again, "label": "redo", "attempt": key.next.attempt}
-        deps.journal.record_result(key.next, call, server_changed_result(request))
-    attempt = key.next.attempt if redo else key.attempt
+            return {**again, "label": "redo", "attempt": key.next_attempt.attempt}
+        deps.journal.record_result(key.next_attempt, call, server_changed_result(request))
+    attempt = key.next_attempt.attempt if redo else key.attempt
     return {"label": "skip", "attempt": attempt, "status": call_status_after("scheduled", "execute", "fail")}
 
 
@@ -292,10 +295,10 @@ async def ask_input(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState
     """The reason attributes the server's words to the server and says what an answer does."""
     deps, key, call = load_deps_key_and_call(state, runtime)
     asks = (state.get("asks") or 0) + 1
-    form = Form.model_validate(recorded_result(deps.journal, key).meta["form"])
+    form = Form.model_validate(require_recorded_result(deps.journal, key).meta["form"])
     several = "; as a JSON object" if len(form.fields) > 1 else ""
     # A server may ask after it has done something; nothing of the call stays open while a run waits.
-    info = deps.toolset.tool_info(call.name)
+    info = deps.toolset.find_tool_info(call.name)
     twice = "" if info and info.effect == "none" else ": what it did before it asked, it does twice"
     request = ApprovalRequest(
         attempt=key,
@@ -323,35 +326,35 @@ async def ask_input(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState
 async def take_input(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState:
     """A new attempt with the same arguments and the answer."""
     deps, key, call = load_deps_key_and_call(state, runtime)
-    request, answer = load_request_and_answer(deps, state["approval"])
-    again = key.next.attempt
+    request, answer = require_request_and_answer(deps, state["approval"])
+    again = key.next_attempt.attempt
     another = has_server_changed(deps, request)
     if answer.choice == "reject" or another:
         record_person_decision(runtime, key, state["approval"], answer, again)
-        deps.journal.record_changed_arguments(key.next, call)
+        deps.journal.record_changed_arguments(key.next_attempt, call)
         deps.journal.record_result(
-            key.next, call, server_changed_result(request) if another else rejection_result(answer)
+            key.next_attempt, call, server_changed_result(request) if another else rejection_result(answer)
         )
         return {
             "label": "rejected",
             "attempt": again,
             "status": call_status_after("scheduled", "execute", "fail"),
         }
-    form = Form.model_validate(recorded_result(deps.journal, key).meta["form"])
+    form = Form.model_validate(require_recorded_result(deps.journal, key).meta["form"])
     values = parse_form_answer(form, request.questions, answer.text or "")
     if isinstance(values, str):
         record_person_decision(runtime, key, state["approval"], answer)
         return {"label": "unfit", "input_problem": f"The last answer doesn't fit: {values}."}
     record_person_decision(runtime, key, state["approval"], answer, again)
-    lines = [*filled_forms(deps, state), FilledForm(form=form, values=values)]
+    lines = [*load_filled_forms(deps, state), FilledForm(form=form, values=values)]
     text = "\n".join(line.model_dump_json() for line in lines)
-    deps.journal.record_changed_arguments(key.next, call)
+    deps.journal.record_changed_arguments(key.next_attempt, call)
     forms = deps.transcript.append("", [Message(role="tool", name=call.name, content=text)])
     fresh: ExecuteState = {"approval": "", "by_person": True, "input_problem": "", "status": "scheduled"}
     return {**fresh, "label": "given", "attempt": again, "given": forms}
 
 
-def by_asker(state: ExecuteState) -> Literal["model", "server"]:
+def route_by_asker(state: ExecuteState) -> Literal["model", "server"]:
     """Whose question was answered: a running tool asks only on behalf of its server."""
     return "server" if state["kind"] == "tool" else "model"
 
@@ -401,11 +404,11 @@ def parse_form_answer(
     return values
 
 
-def _field_question(name: str, field: Mapping[str, JsonValue], needed: bool) -> str:
+def _field_question(name: str, field: Mapping[str, JsonValue], required: bool) -> str:
     label, about = field.get("title") or name, field.get("description")
     kind = "" if _field_options(field) else f"{field.get('type', 'string')}, "
     default = f", default {field['default']}" if "default" in field else ""
-    more = f"{kind}{'needed' if needed else f'{_LEFT_OUT} leaves it out'}{default}"
+    more = f"{kind}{'needed' if required else f'{_LEFT_OUT} leaves it out'}{default}"
     return make_visible(f"{label}" + (f": {about}" if about else "") + f" ({more})")
 
 
@@ -454,12 +457,12 @@ def _convert_field_value(field: Mapping[str, JsonValue], value: JsonValue) -> Js
     """The value converted to the field's type; None: invalid."""
     if field.get("type") == "array":
         items = value if isinstance(value, list) else [part.strip() for part in str(value).split(",")]
-        chosen = [_option_value(field, item) for item in items]
+        chosen = [_match_option(field, item) for item in items]
         return None if None in chosen else chosen
     if field.get("type") == "boolean":
         return value if isinstance(value, bool) else _YES.get(str(value).lower())
     if _field_options(field):
-        return _option_value(field, value)
+        return _match_option(field, value)
     if field.get("type") in ("integer", "number"):
         if isinstance(value, bool):
             return None
@@ -470,6 +473,6 @@ def _convert_field_value(field: Mapping[str, JsonValue], value: JsonValue) -> Js
     return value if isinstance(value, str) else str(value)
 
 
-def _option_value(field: Mapping[str, JsonValue], value: JsonValue) -> JsonValue:
+def _match_option(field: Mapping[str, JsonValue], value: JsonValue) -> JsonValue:
     words = str(value).lower()
     return next((v for v, name in _field_options(field) if words in (str(v).lower(), name.lower())), None)

@@ -12,7 +12,7 @@ from interlock.state.calls import (
     OneCall,
     ToolResult,
     Verdict,
-    call_key_of,
+    call_key_from_state,
     error_result,
 )
 from interlock.state.charts import ToolCallChart, next_state
@@ -22,21 +22,21 @@ from interlock.state.events import ToolResultEvent
 from interlock.state.hooks import HookOutcome, HookWait
 from interlock.state.journal import DecidedBy, DecisionRecord, Journal
 from interlock.state.messages import Message
-from interlock.state.node import requesting_task_id
+from interlock.state.node import require_task_id
 from interlock.state.run import is_hooked
 from interlock.state.tools import DecideState, ExecuteState
 
 CALL = ("message", "index", "attempt")
 """Keys that identify an attempt at a call."""
 MODES = ("approval_mode", "chosen_mode")
-"""What `approval_mode_for` reads."""
+"""What `effective_approval_mode` reads."""
 _REASON = 2000
 """Characters of a hook's reason kept in state and requests; the decision record has all of it."""
 
 
 def load_deps_key_and_call(state: OneCall, runtime: Runtime[Deps]) -> tuple[Deps, CallKey, CallView]:
     """Deps, key and call: what every node of one call needs."""
-    deps, key = runtime.context, call_key_of(state)
+    deps, key = runtime.context, call_key_from_state(state)
     return deps, key, deps.journal.read_call(key)
 
 
@@ -62,16 +62,16 @@ def call_status_after(status: str, *events: str) -> str:
     return status
 
 
-def answer_call(
+def answer_call_without_run(
     deps: Deps, state: DecideState, call: CallView, result: ToolResult, label: str, *events: str
 ) -> DecideState:
     """Journal the result of a call that isn't run, and return its node's update. Without events the call has failed."""
-    deps.journal.record_result(call_key_of(state), call, result)
+    deps.journal.record_result(call_key_from_state(state), call, result)
     status = call_status_after(state.get("status", "validating"), *(events or ("fail",)))
     return {"label": label, "status": status}
 
 
-def recorded_result(journal: Journal, key: CallKey) -> ToolResult:
+def require_recorded_result(journal: Journal, key: CallKey) -> ToolResult:
     """The journaled result of a finished attempt."""
     row = journal.find_row(key, journal.read_call(key))
     if row is None or row.result is None:
@@ -79,11 +79,11 @@ def recorded_result(journal: Journal, key: CallKey) -> ToolResult:
     return row.result
 
 
-def recorded_call_and_result(
+def load_call_and_result(
     journal: Journal, message: str, index: int, outcome: CallOutcome
 ) -> tuple[CallView, ToolResult]:
     key = CallKey(message=message, index=index, attempt=outcome["attempt"])
-    return journal.read_call(key), recorded_result(journal, key)
+    return journal.read_call(key), require_recorded_result(journal, key)
 
 
 def result_for_model(transcript: Transcript, record: str, result: ToolResult) -> ToolResult:
@@ -100,7 +100,7 @@ def result_for_model(transcript: Transcript, record: str, result: ToolResult) ->
 
 def result_event(deps: Deps, key: CallKey, record: str) -> ToolResultEvent:
     """The event shown to people: long outputs in full, but a blocked one as the model has it."""
-    call, raw = deps.journal.read_call(key), recorded_result(deps.journal, key)
+    call, raw = deps.journal.read_call(key), require_recorded_result(deps.journal, key)
     sent = result_for_model(deps.transcript, record, raw)
     result = raw if sent.status == raw.status else sent
     duration, code = result.meta.get("duration_ms"), result.meta.get("exit_code")
@@ -122,14 +122,14 @@ class CallResult(HookWait, total=False):
     """The call's status, see ToolCallChart."""
 
 
-def should_fire_after_tool(state: CallResult) -> bool:
+def should_fire_after_tool_hooks(state: CallResult) -> bool:
     """A call stopped while running has no result to show to hooks."""
     return is_hooked(state, "AfterTool") and state.get("status") != "cancelled"
 
 
 def mode_refusal(deps: Deps, mode: str, call: CallView) -> ToolResult | None:
     """The answer to a call the mode of work forbids; None: it doesn't. `call` is valid."""
-    info = deps.toolset.tool_info(call.name)
+    info = deps.toolset.find_tool_info(call.name)
     if not mode or info is None:
         return None
     if info.name == "switch_mode" and call.args.get("mode_slug") == mode:
@@ -140,7 +140,7 @@ def mode_refusal(deps: Deps, mode: str, call: CallView) -> ToolResult | None:
 
 def record_call_decision(runtime: Runtime[Deps], key: CallKey, decision: DecisionRecord) -> None:
     """Record a decision on a call, along with the step that made it."""
-    runtime.context.steps.record_decision(requesting_task_id(runtime, "A decision on a call"), key, decision)
+    runtime.context.steps.record_decision(require_task_id(runtime, "A decision on a call"), key, decision)
 
 
 def policy_decision_record(verdict: Verdict, mode: str) -> DecisionRecord:
@@ -180,12 +180,12 @@ def record_person_decision(
     record_call_decision(runtime, key, what)
 
 
-def hook_reason(outcome: HookOutcome) -> str:
+def shorten_hook_reason(outcome: HookOutcome) -> str:
     """The reason, never empty."""
     return outcome.reason.strip()[:_REASON] or "no reason given"
 
 
-def hook_names(outcome: HookOutcome) -> str:
+def format_hook_names(outcome: HookOutcome) -> str:
     """The hooks behind the decision: `hook lint`, `hooks lint, audit`."""
     word = "block" if outcome.stop is not None else outcome.decision
     named = [v.name for v in outcome.verdicts if v.decision == word and not v.warning]
@@ -202,7 +202,7 @@ def record_hook_decision(
     what = DecisionRecord(
         by="hook",
         decision="stop" if outcome.stop is not None else outcome.decision,
-        who=hook_names(outcome),
+        who=format_hook_names(outcome),
         event=event,
         reason=outcome.stop or outcome.reason,
         hooks=outcome.verdicts,
@@ -211,27 +211,27 @@ def record_hook_decision(
     record_call_decision(runtime, key, what)
 
 
-def record_changed_result(
+def record_result_for_model(
     deps: Deps, key: CallKey, replacement: str = "", *, by_hook: bool = False, notes: str = "", stop: str = ""
 ) -> str:
     """Chain record with the result, or what replaces it (`replacement`), plus additions; empty: the plain result.
 
     `replacement` and `notes` are records. `stop`, why the run must end, goes into the record before it.
     """
-    extra = [load_prompt("run/args_changed_by_hook").text()] if by_hook else []
+    extra = [load_prompt("run/args_changed_by_hook").render()] if by_hook else []
     extra += [deps.transcript.read_message(notes).text] if notes else []
     if not extra:
         return replacement
     call = deps.journal.read_call(key)
     known = deps.transcript.read_message(replacement) if replacement else None
-    text = known.text if known else recorded_result(deps.journal, key).content
+    text = known.text if known else require_recorded_result(deps.journal, key).content
     status = known.status if known else None
     message = Message(role="tool", name=call.name, status=status, content="\n\n".join([text, *extra]))
     before = [Message(role="user", origin="hook", content=stop)] if stop else []
     return deps.transcript.append("", [*before, message])
 
 
-def filled_forms(deps: Deps, state: ExecuteState) -> tuple[FilledForm, ...]:
+def load_filled_forms(deps: Deps, state: ExecuteState) -> tuple[FilledForm, ...]:
     """Forms filled in so far, over all attempts."""
     record = state.get("given", "")
     lines = deps.transcript.read_message(record).text.split("\n") if record else ()

@@ -9,8 +9,8 @@ from typing import Any, Literal, NamedTuple, TypeVar
 from langgraph.runtime import Runtime
 from pydantic import BaseModel, Field, JsonValue, ValidationError
 
-from interlock.nodes.context import append_undone_note, has_editor
-from interlock.nodes.hooks import warn_hook_request_ignored
+from interlock.nodes.context import append_undo_note, has_editor_context
+from interlock.nodes.hooks import warn_about_ignored_hook_output
 from interlock.prompts import load_prompt
 from interlock.state.compress import KEPT_OUTPUT_TOKENS
 from interlock.state.deps import Deps
@@ -18,7 +18,7 @@ from interlock.state.errors import RunError
 from interlock.state.hooks import HookOutcome
 from interlock.state.messages import (
     DataPart,
-    Growing,
+    IncrementalScan,
     Message,
     ToolCall,
     ToolDeclaration,
@@ -27,7 +27,7 @@ from interlock.state.messages import (
 )
 from interlock.state.node import node
 from interlock.state.run import HookEvent
-from interlock.state.text import estimate_tokens, first_validation_error, is_visible, replace_surrogates
+from interlock.state.text import estimate_tokens, first_validation_error, has_visible_text, replace_surrogates
 from interlock.state.tooling import SHELL
 from interlock.state.turn import TurnState
 
@@ -126,18 +126,18 @@ async def mask_tool_outputs(state: TurnState, runtime: Runtime[Deps]) -> TurnSta
     What a person took back is told here, to the chain that is sent.
     """
     deps = runtime.context
-    label = "ide" if has_editor(state, deps) else "plain"
+    label = "ide" if has_editor_context(state, deps) else "plain"
     messages = deps.transcript.read(state["head"])
     indices = maskable_output_indices(messages, deps.transcript)
-    if not indices or tokens_freed(messages, indices) < WORTH_TOKENS:
-        head = append_undone_note(state["head"], deps)
+    if not indices or estimate_freed_tokens(messages, indices) < WORTH_TOKENS:
+        head = append_undo_note(state["head"], deps)
         return {"label": label} if head == state["head"] else {"label": label, "head": head}
     for index in indices:
         message = messages[index]
         path = await asyncio.to_thread(deps.outputs.save_bytes, message.text.encode())
         messages[index] = mask_output(message, str(path))
     head = deps.transcript.append("", messages, continues=state["head"])
-    return {"label": label, "head": append_undone_note(head, deps), "last_prompt_tokens": 0}
+    return {"label": label, "head": append_undo_note(head, deps), "last_prompt_tokens": 0}
 
 
 class _OutputAges:
@@ -166,13 +166,13 @@ class _OutputAges:
                 self.older.append(index)
 
 
-_outputs = Growing(_OutputAges, _OutputAges.add)
+_outputs = IncrementalScan(_OutputAges, _OutputAges.add)
 
 
 def maskable_output_indices(messages: Sequence[Message], owner: object = None) -> list[int]:
     """Indices of the outputs beyond the newest 50,000 tokens, oldest first.
 
-    The one crossing the line counts as older. Outputs no model has seen yet never do. `owner`: see `Growing`.
+    The one crossing the line counts as older. Outputs no model has seen yet never do. `owner`: see `IncrementalScan`.
     """
     outputs = _outputs(messages, owner)
     outputs.move_older_outputs(messages)
@@ -180,13 +180,13 @@ def maskable_output_indices(messages: Sequence[Message], owner: object = None) -
 
 
 def mask_output(message: Message, path: str) -> Message:
-    text = load_prompt("summarize/masked").text(
+    text = load_prompt("summarize/masked").render(
         characters=f"{len(message.text):,}", path=path, preview=_masked_preview(message)
     )
     return message.model_copy(update={"content": text})
 
 
-def tokens_freed(messages: Sequence[Message], indices: Sequence[int]) -> int:
+def estimate_freed_tokens(messages: Sequence[Message], indices: Sequence[int]) -> int:
     """Tokens that masking frees; the file's name is counted as a few characters."""
     name = "x" * 100
     return sum(
@@ -209,19 +209,19 @@ def _masked_preview(message: Message) -> str:
         return _keep_both_ends(text, _PREVIEW_CHARS)
     lines = text.splitlines()
     if len(lines) <= 2 * _PREVIEW_LINES:
-        return "\n".join(map(_cut_line, lines))
+        return "\n".join(map(_shorten_line, lines))
     middle = lines[_PREVIEW_LINES:-_PREVIEW_LINES]
     kept = [line for line in middle[-_PREVIEW_LINES:] if _TELLING.fullmatch(line)]
     shown = [*lines[:_PREVIEW_LINES], f"[… {len(middle):,} lines …]", *kept, *lines[-_PREVIEW_LINES:]]
-    return "\n".join(map(_cut_line, shown))
+    return "\n".join(map(_shorten_line, shown))
 
 
-def _cut_line(line: str) -> str:
+def _shorten_line(line: str) -> str:
     return line if len(line) <= _LINE_CHARS else _keep_both_ends(line, _LINE_CHARS // 2)
 
 
-def _keep_both_ends(text: str, each: int) -> str:
-    return text if len(text) <= 2 * each else f"{text[:each]} […] {text[-each:]}"
+def _keep_both_ends(text: str, end_chars: int) -> str:
+    return text if len(text) <= 2 * end_chars else f"{text[:end_chars]} […] {text[-end_chars:]}"
 
 
 async def build_turn_request(state: TurnState, deps: Deps) -> TurnRequest:
@@ -235,7 +235,7 @@ async def build_turn_request(state: TurnState, deps: Deps) -> TurnRequest:
     tools: list[ToolDeclaration] = []
     withheld: list[ToolDeclaration] = []
     for tool in deps.toolset.declare_tools():
-        offered = (named is None or tool.name in named) and (mode is None or mode.allows(tool.name))
+        offered = (named is None or tool.name in named) and (mode is None or mode.allows_tool(tool.name))
         (tools if offered else withheld).append(tool)
     model = state.get("request_model") or state["sticky_model"]
     temperature = state.get("request_temperature")
@@ -288,12 +288,12 @@ def _call_for_hooks(call: ToolCall) -> JsonValue:
     return {"id": call.id, "name": call.name, "args": call.args}
 
 
-def read_hook_field(kind: type[M], output: Mapping[str, JsonValue], field: str) -> M | None:
+def read_hook_field(field_type: type[M], output: Mapping[str, JsonValue], field: str) -> M | None:
     """A field of a hook's output; None: absent. Raises `BadChangeError`."""
     if output.get(field) is None:
         return None
     try:
-        return kind.model_validate(output[field])
+        return field_type.model_validate(output[field])
     except ValidationError as error:
         raise BadChangeError(": ".join(first_validation_error(error, field))) from error
 
@@ -308,11 +308,11 @@ def hook_answer_text(event: HookEvent, outcome: HookOutcome, runtime: Runtime[De
         if answer.candidates:
             parts = answer.candidates[0].content.parts
             text = "".join(p if isinstance(p, str) else str(p.get("text", "")) for p in parts)
-        if not is_visible(text):
+        if not has_visible_text(text):
             raise BadChangeError("llm_response: expected a string in `text` or in the first of `candidates`")
         return replace_surrogates(text)
     except BadChangeError as problem:
-        warn_hook_request_ignored(event, outcome, str(problem), runtime)
+        warn_about_ignored_hook_output(event, outcome, str(problem), runtime)
         return ""
 
 
@@ -339,7 +339,9 @@ def _changed_message(index: int, item: Mapping[str, Any], shown: _Shown) -> Mess
             f"llm_request.messages.{index}.content: expected a string, or the parts unchanged"
         )
     if item.get("role") == "tool" or item.get("tool_calls"):
-        return _original_message(index, item, shown).model_copy(update={"content": replace_surrogates(text)})
+        return _require_original_message(index, item, shown).model_copy(
+            update={"content": replace_surrogates(text)}
+        )
     try:
         role = _OURS[str(item.get("role"))]
     except KeyError:
@@ -352,7 +354,7 @@ def _changed_message(index: int, item: Mapping[str, Any], shown: _Shown) -> Mess
     return Message(role=role, content=replace_surrogates(text))
 
 
-def _original_message(index: int, item: Mapping[str, Any], shown: _Shown) -> Message:
+def _require_original_message(index: int, item: Mapping[str, Any], shown: _Shown) -> Message:
     """The message this call or result belongs to."""
     for as_shown, message in shown:
         if all(as_shown.get(key) == item.get(key) for key in _BOUND):
@@ -379,5 +381,5 @@ def _check_message_order(messages: Sequence[Message]) -> None:
         open_ids += [call.id for call in message.tool_calls]
     if open_ids:
         raise BadChangeError(f"llm_request.messages: calls without a result: {open_ids!r}")
-    if not any(m.role != "system" and (is_visible(m.text) or m.role == "tool") for m in messages):
+    if not any(m.role != "system" and (has_visible_text(m.text) or m.role == "tool") for m in messages):
         raise BadChangeError("llm_request.messages: nothing is left to send")

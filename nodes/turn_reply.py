@@ -38,9 +38,9 @@ from interlock.state.events import (
 )
 from interlock.state.loop_check import LONGEST_CYCLE, RAN_ON, REPEATS, Kind
 from interlock.state.messages import BLOCKED, Message, ModelCall, Reply, TextDelta, ThoughtDelta
-from interlock.state.node import node, requesting_task_id
+from interlock.state.node import node, require_task_id
 from interlock.state.run import is_hooked
-from interlock.state.text import is_visible
+from interlock.state.text import has_visible_text
 from interlock.state.turn import STREAM_ATTEMPTS, TurnState
 
 _UNNOTICED_S = 0.5
@@ -61,14 +61,14 @@ class StreamWatch:
         self._stream = StreamDetector(limit, loops)
         for text in _texts_of_continued_answer(history):
             self._stream.feed(text)
-            self._stream.begin()
+            self._stream.begin_reply()
 
     def watch_delta(self, item: TextDelta | ThoughtDelta) -> str | None:
         """Process a piece; returns `KIND: DETAIL` once the reply repeats itself or runs on."""
         found = self._stream.feed(item.text, isinstance(item, ThoughtDelta))
         return ": ".join(found) if found else None
 
-    def find_loop(self, reply: Reply) -> dict[str, str]:
+    def record_calls_and_find_loop(self, reply: Reply) -> dict[str, str]:
         """`{kind, detail}`; empty: no loop. The reply's calls are recorded either way."""
         if reply.finish_reason == "abandoned":
             kind, _, detail = (reply.problem or "").partition(": ")
@@ -121,7 +121,7 @@ async def call_model(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
         async with asyncio.timeout(left_s and max(0.0, left_s - (retry["spent_s"] if retry else 0.0))):
             reply, watch = await _stream_reply(state, runtime)
     except TimeoutError:
-        return {"candidate": "", "retry": None, **_time_up_update(left_s)}
+        return {"candidate": "", "retry": None, **_timeout_update(left_s)}
     except ModelError as error:
         return {
             "candidate": "",
@@ -129,7 +129,7 @@ async def call_model(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
         }
     usage, reason = reply.usage.model_dump(exclude={"usd"}), reply.finish_reason or "none"
     runtime.stream_writer(Finished(reason=reason, usage=usage, duration_ms=reply.duration_ms))
-    found = watch.find_loop(reply)  # which adds the answer's calls to the keys
+    found = watch.record_calls_and_find_loop(reply)  # which adds the answer's calls to the keys
     update: TurnState = {
         "candidate": reply.record,
         "finish_reason": reply.finish_reason or "",
@@ -159,15 +159,15 @@ async def _stream_reply(state: TurnState, runtime: Runtime[Deps]) -> tuple[Reply
     deps = runtime.context
     request = await build_turn_request(state, deps)
     if state["attempt"] > 1:
-        again = load_prompt("run/continue_stream").text(problem=state["stream_problem"])
+        again = load_prompt("run/continue_stream").render(problem=state["stream_problem"])
         request.messages.append(Message(role="user", origin="continue", content=again))
     model, retry = deps.settings.model, state.get("retry")
-    own = deps.settings.entry(request.model).max_reply_tokens
+    own = deps.settings.model_entry(request.model).max_reply_tokens
     limit = model.max_reply_tokens if own is None else own
     loops = not model.disable_loop_detection
     watch = StreamWatch(deps.transcript.read(state["head"]), state.get("loop_keys", []), limit, loops)
     call = ModelCall(
-        task=requesting_task_id(runtime, "call_model"),
+        task=require_task_id(runtime, "call_model"),
         role="main",
         head=state["head"],
         messages=request.messages,
@@ -197,7 +197,7 @@ def _delta_event(item: TextDelta | ThoughtDelta) -> Event:
     return Thought(content=item.text)
 
 
-def _time_up_update(left_s: float | None) -> TurnState:
+def _timeout_update(left_s: float | None) -> TurnState:
     message = f"The answer took longer than the {left_s:.1f} s that were left."
     return {"error": {"type": "timeout", "message": message}, "failed_model": ""}
 
@@ -209,10 +209,10 @@ def _retry_or_error_update(error: ModelError, took_s: float, state: TurnState, d
     plan = deps.models.plan_retry(error, failures + 1, spent_s + took_s)
     if not plan["at"]:
         model = state.get("request_model") or state["sticky_model"]
-        stands = _unavailable_model_update(error, model, state.get("unavailable", {}), deps.info)
+        stands = _model_failure_update(error, model, state.get("unavailable", {}), deps.info)
         return {**stands, "retry": plan if error.retryable else None}
     if left_s is not None and plan["spent_s"] >= left_s:
-        return {**_time_up_update(left_s), "retry": {**plan, "at": 0}}
+        return {**_timeout_update(left_s), "retry": {**plan, "at": 0}}
     return {"retry": plan}
 
 
@@ -277,7 +277,7 @@ async def check_stream(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
             "retry": runtime.context.models.plan_retry(problem, state["attempt"]),
             "label": "retry",
         }
-    again_with = f"Try again with: {runtime.context.info.command()}"
+    again_with = f"Try again with: {runtime.context.info.resume_or_rerun_command()}"
     text = f"{STREAM_ATTEMPTS} answers in a row were invalid; the last: {problem}. {again_with}"
     return _failed_reply_update("invalid_stream", "invalid_stream", text)
 
@@ -295,7 +295,7 @@ async def wait_retry(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     If another try is pointless, another model is asked, once in a turn; else the error ends the turn.
     """
     deps, retry, steps = runtime.context, state["retry"], runtime.context.steps
-    task = requesting_task_id(runtime, "wait_retry")
+    task = require_task_id(runtime, "wait_retry")
     if not retry or not retry["at"]:
         if retry:
             steps.record_reason(task, f"attempt {retry['failures']} was the last: {retry['reason']}")
@@ -324,7 +324,7 @@ def _reply_problem(message: Message, reason: str, answers_tool: bool) -> str:
         return ""
     if not reason:
         return "the stream ended without a finish reason"
-    if is_visible(message.text):
+    if has_visible_text(message.text):
         return ""
     if message.thought:
         return "the answer holds thoughts only"
@@ -381,14 +381,14 @@ async def note_loop(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     kind, detail = state["loop_found"]["kind"], state["loop_found"]["detail"]
     count = state.get("loop_count", 0) + 1
     runtime.context.steps.record_reason(
-        requesting_task_id(runtime, "note_loop"), f"loop {count} ({kind}): {detail}"
+        require_task_id(runtime, "note_loop"), f"loop {count} ({kind}): {detail}"
     )
     runtime.stream_writer(LoopDetected(kind=cast(Kind, kind), detail=detail, count=count))
     if count == 1:
         return {"label": "first loop", "loop_count": count, "turn_status": "loop_nudge"}
     said = f"{detail[0].upper()}{detail[1:]}" if kind in RAN_ON else f"The model repeats itself: {detail}"
     info = runtime.context.info
-    unchecked = info.command("--no-loop-check")
+    unchecked = info.resume_or_rerun_command("--no-loop-check")
     advice = f"Show it another way: {info.prompt_command()}; or let it go on: {unchecked}"
     if not info.continues:
         advice = f"Start it again, with another input or unchecked: {unchecked}"
@@ -405,13 +405,13 @@ def accept_answer(state: TurnState, transcript: Transcript, reply: str) -> TurnS
         "reply": reply,
         "turn_status": "calls" if message.tool_calls else "ok",
     }
-    if is_hooked(state, "AfterAgent") and is_visible(message.text):
+    if is_hooked(state, "AfterAgent") and has_visible_text(message.text):
         answer = Message(role="assistant", content=message.text)
         update["said"] = transcript.append(state.get("said", ""), [answer])
     return update
 
 
-def _unavailable_model_update(
+def _model_failure_update(
     error: ModelError, model: str, unavailable: Mapping[str, str], info: RunInfo
 ) -> TurnState:
     """An exhausted quota or unknown model lasts for the run, an overloaded server for the prompt.
@@ -419,7 +419,7 @@ def _unavailable_model_update(
     Without `failed_model` the model isn't to blame: another would fail as well.
     """
     kind = "context_overflow" if error.overflow else error.kind
-    text = f"{error} Try again with: {info.command()}" if error.retryable else str(error)
+    text = f"{error} Try again with: {info.resume_or_rerun_command()}" if error.retryable else str(error)
     failed: TurnState = {"error": {"type": kind, "message": text}, "failed_model": model}
     if error.terminal:
         return {**failed, "unavailable": {**unavailable, model: "run"}}

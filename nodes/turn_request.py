@@ -8,8 +8,12 @@ from typing import Literal
 
 from langgraph.runtime import Runtime
 
-from interlock.nodes.compress_snapshot import conversation_size, count_tokens, messages_after_last_answer
-from interlock.nodes.hooks import fire_hooks, hook_node, prompt_end_update, warn_hook_request_ignored
+from interlock.nodes.compress_snapshot import (
+    conversation_size,
+    estimate_total_tokens,
+    messages_after_last_answer,
+)
+from interlock.nodes.hooks import fire_hooks, hook_node, prompt_end_update, warn_about_ignored_hook_output
 from interlock.nodes.turn_messages import (
     REQUEST,
     BadChangeError,
@@ -30,7 +34,7 @@ from interlock.state.events import ContextOverflow, MaxSessionTurns, MessageEven
 from interlock.state.hooks import HookOutcome
 from interlock.state.loop_check import FIRST_CHECK
 from interlock.state.messages import Message, ToolDeclaration, estimate_message_tokens
-from interlock.state.node import node, requesting_task_id
+from interlock.state.node import node, require_task_id
 from interlock.state.run import is_hooked
 from interlock.state.text import estimate_tokens, format_count, join_up_to
 from interlock.state.turn import TurnState
@@ -67,18 +71,18 @@ async def check_limits(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     session = state["max_session_turns"]
     if session >= 0 and state["session_turns"] >= session:
         runtime.stream_writer(MaxSessionTurns(limit=session))
-        return _refuse_turn(
+        return _turn_limit_update(
             runtime, "max_session_turns", f"The session's limit of {format_count(session, 'turn')} is reached"
         )
     if state["turn_no"] >= state["max_turns"]:
         runtime.stream_writer(MaxSessionTurns(limit=state["max_turns"]))
-        return _refuse_turn(
+        return _turn_limit_update(
             runtime,
             "max_turns",
             f"This prompt's limit of {format_count(state['max_turns'], 'turn')} is reached",
         )
     known = conversation_size(runtime.context, state)
-    long = known.is_crowded or known.has_reached(runtime.context.settings.model.compression_threshold)
+    long = known.is_nearly_full or known.has_reached(runtime.context.settings.model.compression_threshold)
     return {
         **_FRESH,
         "label": "long" if long else "short",
@@ -87,9 +91,9 @@ async def check_limits(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     }
 
 
-def _refuse_turn(runtime: Runtime[Deps], kind: str, what: str) -> TurnState:
+def _turn_limit_update(runtime: Runtime[Deps], kind: str, what: str) -> TurnState:
     flag = kind.replace("_", "-")
-    message = f"{what}. Go on with: {runtime.context.info.command(f'--{flag} N')}"
+    message = f"{what}. Go on with: {runtime.context.info.resume_or_rerun_command(f'--{flag} N')}"
     error = {"type": kind, "message": message}
     label = "session limit" if kind == "max_session_turns" else "prompt limit"
     return {**_FRESH, "label": label, "turn_status": "session_limit", "error": error}
@@ -103,11 +107,11 @@ def _refuse_turn(runtime: Runtime[Deps], kind: str, what: str) -> TurnState:
 async def check_context(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     """Compare the unsent messages with the space left after the last request."""
     deps = runtime.context
-    model = state.get("sticky_model") or deps.models.resolve(state["model"])
+    model = state.get("sticky_model") or deps.models.resolve_alias(state["model"])
     known = state.get("last_prompt_tokens", 0)
     history = deps.transcript.read(state["head"])
     plain = sum(map(estimate_message_tokens, messages_after_last_answer(history) if known else history))
-    estimated = deps.models.scale_estimate(model, plain)
+    estimated = deps.models.adjust_token_estimate(model, plain)
     remaining = max(0, deps.models.context_window(model) - known)
     if estimated <= remaining:
         look_due = state["turn_no"] >= (state.get("loop_next") or FIRST_CHECK)
@@ -128,7 +132,7 @@ async def use_model(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
         return {"label": "none left", "turn_status": "error"}
     strategy, reason = state["strategy"], state["route_reason"]
     runtime.context.steps.record_reason(
-        requesting_task_id(runtime, "use_model"), f"{model}, by {strategy}: {reason}"
+        require_task_id(runtime, "use_model"), f"{model}, by {strategy}: {reason}"
     )
     runtime.stream_writer(RouteEvent(model=model, strategy=strategy, reason=reason))
     runtime.stream_writer(ModelInfo(model=model))
@@ -173,12 +177,12 @@ def _apply_hook_changes(
             return changed
         changed["request_temperature"] = wanted.config.temperature
         if wanted.model and wanted.model != request.model:
-            changed["request_model"] = deps.models.resolve(wanted.model)
+            changed["request_model"] = deps.models.resolve_alias(wanted.model)
         if wanted.messages is not None:
             messages = apply_message_changes(wanted.messages, request.messages)
             changed["request_head"] = _store_request_chain(deps.transcript, head, messages)
     except (BadChangeError, UserError) as problem:
-        warn_hook_request_ignored("BeforeModel", outcome, str(problem), runtime)
+        warn_about_ignored_hook_output("BeforeModel", outcome, str(problem), runtime)
     return changed
 
 
@@ -214,19 +218,19 @@ def _tools_chosen_by_hooks(
     try:
         choice = read_hook_field(ToolChoice, outcome.output, "toolConfig")
     except BadChangeError as problem:
-        warn_hook_request_ignored("BeforeToolSelection", outcome, str(problem), runtime)
+        warn_about_ignored_hook_output("BeforeToolSelection", outcome, str(problem), runtime)
         return None
     if choice is None or (choice.mode != "NONE" and not choice.allowedFunctionNames):
         return None
     named = [] if choice.mode == "NONE" else choice.allowedFunctionNames or []
     if unknown := sorted(set(named).difference(offered)):
-        warn_hook_request_ignored(
+        warn_about_ignored_hook_output(
             "BeforeToolSelection", outcome, f"no tool {', '.join(map(repr, unknown))} is offered", runtime
         )
     return [name for name in offered if name in named]
 
 
-def after_loop_check(
+def route_after_loop_check(
     state: TurnState,
 ) -> Literal["calls repeat", "text repeats", "no progress", "sticky", "hooked", "unrouted"]:
     """Return which level of the check found a loop, or what comes next without one."""
@@ -270,19 +274,21 @@ _FILE = re.compile(r"^--- (.+?) \([^()\n]*\) ---\n.*?^--- end of \1 ---", re.M |
 async def fit_window(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     """Leave out the largest outputs until the rest fits; all of them, if the model refused what seemed to fit."""
     deps = runtime.context
-    model = state.get("sticky_model") or deps.models.resolve(state["model"])
+    model = state.get("sticky_model") or deps.models.resolve_alias(state["model"])
     limit = deps.models.context_window(model)
     messages = deps.transcript.read(state["head"])
     tools = (await build_turn_request(state, deps)).tools
-    left = deps.models.scale_estimate(model, count_tokens(messages) + _count_tool_tokens(tools))
+    left = deps.models.adjust_token_estimate(
+        model, estimate_total_tokens(messages) + _estimate_tool_tokens(tools)
+    )
     refused_again = state.get("overflows", 0) > 1
     changed = False
     for index in _output_indices_by_size(messages):
         if left <= _ROOM * limit and changed and not refused_again:
             break
-        before = count_tokens([messages[index]])
-        messages[index] = await _replace_output(messages[index], deps)
-        left -= deps.models.scale_estimate(model, before - count_tokens([messages[index]]))
+        before = estimate_total_tokens([messages[index]])
+        messages[index] = await _save_and_replace_output(messages[index], deps)
+        left -= deps.models.adjust_token_estimate(model, before - estimate_total_tokens([messages[index]]))
         changed = True
     if changed:
         head = deps.transcript.append("", messages, continues=state["head"])
@@ -295,18 +301,18 @@ async def fit_window(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
 
 
 def _output_indices_by_size(messages: Sequence[Message]) -> list[int]:
-    sizes = {i: count_tokens([m]) for i, m in enumerate(messages) if m.role == "tool"}
+    sizes = {i: estimate_total_tokens([m]) for i, m in enumerate(messages) if m.role == "tool"}
     return sorted((i for i, size in sizes.items() if size > _SPARED), key=lambda i: (-sizes[i], i))
 
 
-async def _replace_output(message: Message, deps: Deps) -> Message:
+async def _save_and_replace_output(message: Message, deps: Deps) -> Message:
     """The file is on disk before anything refers to it."""
     path = await asyncio.to_thread(deps.outputs.save_bytes, message.text.encode())
-    text = load_prompt("run/output_left_out").text(characters=f"{len(message.text):,}", path=str(path))
+    text = load_prompt("run/output_left_out").render(characters=f"{len(message.text):,}", path=str(path))
     return message.model_copy(update={"content": text})
 
 
-def _count_tool_tokens(tools: Sequence[ToolDeclaration]) -> int:
+def _estimate_tool_tokens(tools: Sequence[ToolDeclaration]) -> int:
     return sum(estimate_tokens(f"{t.name}{t.description}{t.parameters}") for t in tools)
 
 
@@ -315,8 +321,11 @@ def _explain_overflow(
 ) -> str:
     """Say what fills the window, the largest first, and what to do about it."""
     shares: dict[str, int] = {}
-    for name, tokens in [*_token_shares(messages), ("the declarations of tools", _count_tool_tokens(tools))]:
-        shares[name] = shares.get(name, 0) + deps.models.scale_estimate(model, tokens)
+    for name, tokens in [
+        *_tokens_by_part(messages),
+        ("the declarations of tools", _estimate_tool_tokens(tools)),
+    ]:
+        shares[name] = shares.get(name, 0) + deps.models.adjust_token_estimate(model, tokens)
     largest = sorted(shares, key=lambda name: -shares[name])
     filling = join_up_to([f"{name} ({shares[name]:,} tokens)" for name in largest if shares[name]], _NAMED)
     return (
@@ -325,13 +334,13 @@ def _explain_overflow(
     )
 
 
-def _token_shares(messages: Sequence[Message]) -> Iterator[tuple[str, int]]:
+def _tokens_by_part(messages: Sequence[Message]) -> Iterator[tuple[str, int]]:
     """Yield each part of the conversation with its plain estimate, files of instructions by name."""
     asked = max(
         (i for i, m in enumerate(messages) if m.role == "user" and m.origin in (None, "person")), default=-1
     )
     for index, message in enumerate(messages):
-        whole = count_tokens([message])
+        whole = estimate_total_tokens([message])
         for file in _FILE.finditer(message.text) if message.origin == "context" else ():
             tokens = estimate_tokens(file[0])
             whole -= tokens

@@ -8,16 +8,16 @@ from typing import Any, TypeVar, overload
 from langgraph.runtime import Runtime
 from pydantic import BaseModel, JsonValue
 
-from interlock.nodes.helper_model import parse_json_as, request_reply, unusable_reason
-from interlock.nodes.requests import load_request_and_answer, write_request_and_route
-from interlock.nodes.tools_results import record_person_decision, recorded_result
+from interlock.nodes.helper_model import parse_json_as, request_reply, unusable_reply_reason
+from interlock.nodes.requests import require_request_and_answer, write_request_and_route
+from interlock.nodes.tools_results import record_person_decision, require_recorded_result
 from interlock.prompts import load_prompt
 from interlock.state.calls import ApprovalRequest, CallKey, CallView, Choice, RequestKind, ToolResult
 from interlock.state.deps import Deps
 from interlock.state.errors import RunError, UserError
 from interlock.state.journal import Journal
 from interlock.state.messages import Message, ModelCall, ToolCall
-from interlock.state.node import node, requesting_task_id
+from interlock.state.node import node, require_task_id
 from interlock.state.text import clean_json, replace_surrogates
 
 T = TypeVar("T", bound=BaseModel)
@@ -61,11 +61,11 @@ async def ask_model(
     digest = _digest_values([role, system, prompt, shape])
     problem, fresh, number = "", 0, 0
     while fresh < max(1, attempts):  # answers of an earlier drive don't count: the run would fail for ever
-        task = f"{requesting_task_id(runtime, 'A model')}#{digest}.{number}"
+        task = f"{require_task_id(runtime, 'A model')}#{digest}.{number}"
         call = ModelCall(task=task, role=role, head="", messages=messages, schema=shape)
         reply = await request_reply(call, runtime)
         fresh, number = fresh + (not reply.replayed), number + 1
-        if problem := unusable_reason(reply):
+        if problem := unusable_reply_reason(reply):
             continue
         if schema is None:
             return reply.message.text
@@ -92,7 +92,7 @@ def place_calls(state: Mapping[str, Any], runtime: Runtime[Deps], *calls: ToolCa
         raise UserError("place_calls needs a call at least.")
     transcript, head = runtime.context.transcript, str(state.get("head") or "")
     ordinal = len(transcript.record_ids(head)) if head else 0
-    text = load_prompt("run/placed_calls").text()
+    text = load_prompt("run/placed_calls").render()
     if not head:  # identical calls from two branches are distinct
         text = f"{text} [{_digest_values([_node_name(runtime), dict(state)])}]"
     named = tuple(
@@ -109,24 +109,24 @@ def results(state: Mapping[str, Any], runtime: Runtime[Deps]) -> list[ToolResult
     """
     journal, calls = runtime.context.journal, range(state["count"])
     return [
-        recorded_result(journal, _last_attempt(journal, CallKey(message=state["message"], index=i)))
+        require_recorded_result(journal, _last_attempt(journal, CallKey(message=state["message"], index=i)))
         for i in calls
     ]
 
 
 def _last_attempt(journal: Journal, key: CallKey) -> CallKey:
     """Later attempts exist if people or hooks changed the arguments or chose redo."""
-    while journal.find_row(key.next, journal.read_call(key.next)) is not None:
-        key = key.next
+    while journal.find_row(key.next_attempt, journal.read_call(key.next_attempt)) is not None:
+        key = key.next_attempt
     return key
 
 
-def make_begin_node(task: str) -> Any:
-    """A node that makes the text under `task` an agent's prompt."""
+def make_agent_begin_node(task_key: str) -> Any:
+    """A node that makes the text under `task_key` an agent's prompt."""
 
-    @node(reads=(task, "head"), writes=("prompt", "head", "session_turns", "last_prompt_tokens"))
+    @node(reads=(task_key, "head"), writes=("prompt", "head", "session_turns", "last_prompt_tokens"))
     async def begin(state: Any, runtime: Runtime[Deps]) -> Any:
-        prompt = Message(role="user", origin="person", content=replace_surrogates(str(state[task])))
+        prompt = Message(role="user", origin="person", content=replace_surrogates(str(state[task_key])))
         return {
             "prompt": runtime.context.transcript.append("", [prompt]),
             "head": state.get("head") or "",
@@ -137,17 +137,17 @@ def make_begin_node(task: str) -> Any:
     return begin
 
 
-def make_end_node(answer: str) -> Any:
+def make_agent_end_node(answer_key: str) -> Any:
     """A node that takes an agent's answer from its conversation."""
 
-    @node(reads=("head", "status", "error"), writes=(answer,), labels=("done", "failed"))
+    @node(reads=("head", "status", "error"), writes=(answer_key,), labels=("done", "failed"))
     async def end(state: Any, runtime: Runtime[Deps]) -> Any:
         if state["status"] != "done":
             error: dict[str, str] = state.get("error") or {}
             why = error.get("message") or f"The agent ended as {state['status']!r}."
-            return {"label": "failed", answer: why}
+            return {"label": "failed", answer_key: why}
         texts = (m.text for m in reversed(runtime.context.transcript.read(state["head"])))
-        return {"label": "done", answer: next(filter(None, texts), "")}
+        return {"label": "done", answer_key: next(filter(None, texts), "")}
 
     return end
 
@@ -157,25 +157,25 @@ def _node_name(runtime: Runtime[Deps]) -> str:
     return info.checkpoint_ns.rpartition("|")[2].partition(":")[0] if info else ""
 
 
-def _digest_values(what: Sequence[Any]) -> str:
-    return hashlib.sha256(json.dumps(what, sort_keys=True, default=str).encode()).hexdigest()[:12]
+def _digest_values(values: Sequence[Any]) -> str:
+    return hashlib.sha256(json.dumps(values, sort_keys=True, default=str).encode()).hexdigest()[:12]
 
 
 Node = Callable[..., Awaitable[Any]]
 
 
-def make_ask_node(kind: RequestKind, question: str, show: str, options: Sequence[str]) -> Node:
-    """A node that writes the request: `question`, with the text that the state has under `show`."""
+def make_ask_node(kind: RequestKind, question: str, shown_key: str, options: Sequence[str]) -> Node:
+    """A node that writes the request: `question`, with the text that the state has under `shown_key`."""
     choices: tuple[Choice, ...] = ("proceed_once", "reject")
-    if kind == "approval" and show:
+    if kind == "approval" and shown_key:
         choices = ("proceed_once", "modify", "reject")
 
-    @node(reads=("hooked", *filter(None, [show])), writes=("approval",), labels=("asked", "notify"))
+    @node(reads=("hooked", *filter(None, [shown_key])), writes=("approval",), labels=("asked", "notify"))
     async def ask(state: Any, runtime: Runtime[Deps]) -> Any:
         # A new key each time the graph gets here; the same after a kill.
-        key = CallKey(message=requesting_task_id(runtime, "A person"), index=0)
-        text = str(state.get(show, "")) if show else ""
-        args: dict[str, JsonValue] = {show: text} if show else {}
+        key = CallKey(message=require_task_id(runtime, "A person"), index=0)
+        text = str(state.get(shown_key, "")) if shown_key else ""
+        args: dict[str, JsonValue] = {shown_key: text} if shown_key else {}
         asks = kind == "question"
         request = ApprovalRequest(
             attempt=key,
@@ -192,17 +192,21 @@ def make_ask_node(kind: RequestKind, question: str, show: str, options: Sequence
     return ask
 
 
-def make_take_approval_node(show: str, feedback: str) -> Node:
+def make_take_approval_node(shown_key: str, feedback_key: str) -> Node:
     """A node that reads the answer; the person may have edited the text shown."""
 
-    @node(reads=("approval",), writes=(feedback, *filter(None, [show])), labels=("approved", "rejected"))
+    @node(
+        reads=("approval",),
+        writes=(feedback_key, *filter(None, [shown_key])),
+        labels=("approved", "rejected"),
+    )
     async def take(state: Any, runtime: Runtime[Deps]) -> Any:
-        request, answer = load_request_and_answer(runtime.context, state["approval"])
+        request, answer = require_request_and_answer(runtime.context, state["approval"])
         record_person_decision(runtime, CallKey.parse(request.call.id), request.key, answer)
         label = "rejected" if answer.choice == "reject" else "approved"
-        update = {"label": label, feedback: answer.feedback or ""}
+        update = {"label": label, feedback_key: answer.feedback or ""}
         if answer.choice == "modify":
-            update[show] = str((answer.args or {}).get(show, request.preview))
+            update[shown_key] = str((answer.args or {}).get(shown_key, request.preview))
         return update
 
     return take
@@ -214,7 +218,7 @@ def make_take_answer_node(answer_key: str, options: Sequence[str]) -> Node:
 
     @node(reads=("approval",), writes=(answer_key,), labels=(*own, "declined"))
     async def take(state: Any, runtime: Runtime[Deps]) -> Any:
-        request, answer = load_request_and_answer(runtime.context, state["approval"])
+        request, answer = require_request_and_answer(runtime.context, state["approval"])
         record_person_decision(runtime, CallKey.parse(request.call.id), request.key, answer)
         text = (answer.text or "").strip()
         if answer.choice == "reject":

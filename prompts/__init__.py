@@ -32,13 +32,13 @@ class Prompt:
     user: str
     system: str | None = None
 
-    def text(self, **values: str) -> str:
+    def render(self, **values: str) -> str:
         """Return the body with its slots filled. Raises `SetupError` for missing and extra inputs."""
         if self.system is not None:
             raise SetupError(f"Prompt {self.name!r} has the parts System and User; use parts(), not text().")
         return self._fill(self.user, values)
 
-    def parts(self, **values: str) -> tuple[str, str]:
+    def render_system_and_user(self, **values: str) -> tuple[str, str]:
         """(system, user) with their slots filled. Raises `SetupError` for missing and extra inputs."""
         if self.system is None:
             raise SetupError(f"Prompt {self.name!r} has one body; use text(), not parts().")
@@ -84,7 +84,7 @@ def load_prompt(name: str) -> Prompt:
 
 def render_prompt(name: str, **values: str) -> str:
     """Return the shipped one-body prompt `name` with its slots filled."""
-    return load_prompt(name).text(**values)
+    return load_prompt(name).render(**values)
 
 
 def hash_prompts(folder: str) -> str:

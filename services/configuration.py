@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 from interlock.services.config.formats import DotEnv, load_dotenv
 from interlock.services.config.settings import LoadedSettings, load_settings
 from interlock.services.files.stamps import Stamps
-from interlock.services.hooks.hook_settings import HookBook, load_hooks
+from interlock.services.hooks.hook_settings import HookRegistry, load_hooks
 from interlock.services.policy.rule_files import (
     ADMIN_FOLDERS,
     RulePlaces,
@@ -26,11 +26,11 @@ from interlock.services.policy.rule_files import (
     parse_rule_files,
     read_rule_files,
 )
-from interlock.services.trust import ignored_files_warning, is_trusted, list_project_files
+from interlock.services.trust import ignored_files_warning, is_trusted, list_files_needing_trust
 
 if TYPE_CHECKING:
     from interlock.services.context.definitions import Loaded, Skill
-    from interlock.services.policy.modes import ModeBook
+    from interlock.services.policy.modes import ModeRegistry
     from interlock.services.policy.rule import Rule
     from interlock.state.context import Commands
     from interlock.state.subagent import AgentDefinition
@@ -64,11 +64,11 @@ class LoadedRules(NamedTuple):
     problems: list[RuleProblem]
 
 
-def _tracked_part(load: Callable[["Configuration"], T]) -> cached_property[T]:
+def _tracked_property(load: Callable[["Configuration"], T]) -> cached_property[T]:
     """Return a property that is loaded when it is first asked for, with the stamps of the files that it reads."""
 
     def load_once(configuration: "Configuration") -> T:
-        with configuration.stamps.recording():
+        with configuration.stamps.capture_reads():
             return load(configuration)
 
     return cached_property(load_once)
@@ -83,75 +83,81 @@ class Configuration:
         self._made: dict[object, object] = {}
         self._at = self.sources.root, self.sources.home
 
-    @_tracked_part
-    def trusted(self) -> bool:
+    @_tracked_property
+    def is_workspace_trusted(self) -> bool:
         decided = self.sources.trusted
         return is_trusted(*self._at) if decided is None else decided
 
-    @_tracked_part
+    @_tracked_property
     def environment(self) -> DotEnv:
         root, home = self._at
-        return load_dotenv(start=root, home=home, env=self.sources.env, trusted=self.trusted)
+        return load_dotenv(start=root, home=home, env=self.sources.env, trusted=self.is_workspace_trusted)
 
-    @_tracked_part
+    @_tracked_property
     def loaded_settings(self) -> LoadedSettings:
         (root, home), env = self._at, self.environment.values
         overrides = self.sources.overrides
-        return load_settings(workspace=root, home=home, env=env, overrides=overrides, trusted=self.trusted)
+        return load_settings(
+            workspace=root, home=home, env=env, overrides=overrides, trusted=self.is_workspace_trusted
+        )
 
-    @_tracked_part
-    def hooks(self) -> HookBook:
+    @_tracked_property
+    def hooks(self) -> HookRegistry:
         return load_hooks(self.loaded_settings.hooks, self.environment.values)
 
-    @_tracked_part
+    @_tracked_property
     def agents(self) -> "Loaded[AgentDefinition]":
         from interlock.services.context.definitions import load_agents  # deferred: few commands show any
 
-        return load_agents(*self._at, self.trusted)
+        return load_agents(*self._at, self.is_workspace_trusted)
 
-    @_tracked_part
+    @_tracked_property
     def skills(self) -> "Loaded[Skill]":
         from interlock.services.context.definitions import load_skills
 
-        return load_skills(*self._at, self.trusted)
+        return load_skills(*self._at, self.is_workspace_trusted)
 
-    @_tracked_part
-    def modes(self) -> "tuple[ModeBook, list[str]]":
+    @_tracked_property
+    def modes(self) -> "tuple[ModeRegistry, list[str]]":
         from interlock.services.policy.modes import load_modes
 
-        return load_modes(*self._at, self.trusted)
+        return load_modes(*self._at, self.is_workspace_trusted)
 
-    @_tracked_part
+    @_tracked_property
     def commands(self) -> "Commands":
         from interlock.services.context.definitions import load_commands
 
-        return load_commands(*self._at, self.trusted)
+        return load_commands(*self._at, self.is_workspace_trusted)
 
-    @_tracked_part
+    @_tracked_property
     def rule_places(self) -> RulePlaces:
         """Where its rules are."""
-        return RulePlaces(*self._at, self.trusted, self.sources.admin, self.sources.policies)
+        return RulePlaces(*self._at, self.is_workspace_trusted, self.sources.admin, self.sources.policies)
 
-    @_tracked_part
+    @_tracked_property
     def rules(self) -> LoadedRules:
         texts = read_rule_files(list_rule_files(self.rule_places))
         return LoadedRules(texts, *parse_rule_files(texts))
 
-    @_tracked_part
-    def ignored_warnings(self) -> list[str]:
+    @_tracked_property
+    def untrusted_files_warnings(self) -> list[str]:
         """A line that names what doesn't count because the folder isn't trusted; none if it is."""
-        return [] if self.trusted else ignored_files_warning(list_project_files(*self._at), self._at[0])
+        return (
+            []
+            if self.is_workspace_trusted
+            else ignored_files_warning(list_files_needing_trust(*self._at), self._at[0])
+        )
 
     def as_if_trusted(self) -> "Configuration":
         """Return what would count if the folder were trusted."""
         return load_configuration(replace(self.sources, trusted=True))
 
-    def make_once(self, name: object, make: Callable[[], T]) -> T:
+    def compute_once(self, key: object, compute: Callable[[], T]) -> T:
         """Return what is made of this configuration, made once. What it reads of files is noted as a part's is."""
-        if name not in self._made:
-            with self.stamps.recording():
-                self._made[name] = make()
-        return cast(T, self._made[name])
+        if key not in self._made:
+            with self.stamps.capture_reads():
+                self._made[key] = compute()
+        return cast(T, self._made[key])
 
 
 _MOST = 8

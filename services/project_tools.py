@@ -32,7 +32,7 @@ async def discover_tools(
     if not command:
         return {}, []
     try:
-        declared = _parse_declarations(await _run_discovery(command, root, processes))
+        declared = _parse_declarations(await _run_discovery_command(command, root, processes))
     except ValueError as error:
         return {}, [f"tools.discoveryCommand {command!r} brought no tools: {error}."]
     tools: dict[str, Tool] = {}
@@ -46,17 +46,19 @@ async def discover_tools(
     return tools, problems
 
 
-async def _run_discovery(command: str, root: Path, processes: Processes) -> str:
+async def _run_discovery_command(command: str, root: Path, processes: Processes) -> str:
     argv = shlex.split(command)
     ended = await processes.run(
-        argv, cwd=root, timeout_s=_DISCOVERY_S, limit_chars=_DECLARED_CHARS, ours=True
+        argv, cwd=root, timeout_s=_DISCOVERY_S, limit_chars=_DECLARED_CHARS, trusted_helper=True
     )
     if ended.how != "exited" or ended.exit_code or ended.omitted:
-        raise ValueError(f"{_describe_end(ended)}: {' '.join(ended.output.split())[-300:] or '(no output)'}")
+        raise ValueError(
+            f"{_describe_process_end(ended)}: {' '.join(ended.output.split())[-300:] or '(no output)'}"
+        )
     return ended.output
 
 
-def _describe_end(ended: ProcessEnd) -> str:
+def _describe_process_end(ended: ProcessEnd) -> str:
     if ended.omitted:
         return f"it wrote more than {_DECLARED_CHARS} characters"
     return (
@@ -87,7 +89,7 @@ def _flatten_declarations(entries: list[Any]) -> Iterator[Mapping[str, Any]]:
             yield one
 
 
-def _build_tool(declared: Mapping[str, Any], name: str, others: Mapping[str, Tool]) -> Tool:
+def _build_tool(declaration: Mapping[str, Any], name: str, others: Mapping[str, Tool]) -> Tool:
     """Raises `ValueError` saying why a declaration can't be used."""
     if not _NAME.fullmatch(name):
         raise ValueError("a name is letters, digits, `_` and `-`, at most 63")
@@ -95,12 +97,14 @@ def _build_tool(declared: Mapping[str, Any], name: str, others: Mapping[str, Too
         raise ValueError("a tool of that name is here already")
     if name in others:
         raise ValueError("it is declared twice")
-    schemas = [cast(dict[str, Any], declared[key]) for key in _KEYS if isinstance(declared.get(key), dict)]
-    description = make_visible(str(declared.get("description") or "").strip())[:_DESCRIPTION]
+    schemas = [
+        cast(dict[str, Any], declaration[key]) for key in _KEYS if isinstance(declaration.get(key), dict)
+    ]
+    description = make_visible(str(declaration.get("description") or "").strip())[:_DESCRIPTION]
     return Tool(
         name=name,
         description=description or f"The project's own tool {name}.",
-        args=_build_args(reduce_schema(schemas[0] if schemas else {})),
+        args=_build_args_model(reduce_schema(schemas[0] if schemas else {})),
         risk="execute",
         summary=lambda args: f"{name} {to_visible_json(args.model_dump())}",
         run=lambda args, context: _run_tool(name, args, context),
@@ -108,7 +112,7 @@ def _build_tool(declared: Mapping[str, Any], name: str, others: Mapping[str, Too
     )
 
 
-def _build_args(schema: dict[str, Any]) -> type[BaseModel]:
+def _build_args_model(schema: dict[str, Any]) -> type[BaseModel]:
     """Build an argument model validated against an external schema."""
 
     class Arguments(BaseModel, extra="allow"):
@@ -126,7 +130,7 @@ def _build_args(schema: dict[str, Any]) -> type[BaseModel]:
     return Arguments
 
 
-def _call_argv(name: str, context: ToolContext) -> list[str]:
+def _tool_call_argv(name: str, context: ToolContext) -> list[str]:
     command = context.settings.tools.call_command.strip()
     if not command:
         raise ToolError("no_command", f"Setting tools.callCommand names no command that runs {name!r}.")
@@ -137,7 +141,7 @@ async def _run_tool(name: str, args: BaseModel, context: ToolContext) -> ToolRes
     """Run a tool: arguments go to stdin, and its stdout and stderr are the result."""
     shell = context.settings.tools.shell
     ended = await context.processes.run(
-        _call_argv(name, context),
+        _tool_call_argv(name, context),
         cwd=context.workspace.root,
         timeout_s=min(shell.timeout_s, context.time_left_s or shell.timeout_s),
         inactivity_s=shell.inactivity_timeout_s,
@@ -160,5 +164,5 @@ async def _run_tool(name: str, args: BaseModel, context: ToolContext) -> ToolRes
 
 
 async def _preview_tool(name: str, args: BaseModel, context: ToolContext) -> Preview:
-    command = shlex.join(_call_argv(name, context))
+    command = shlex.join(_tool_call_argv(name, context))
     return Preview(text=f"{make_visible(command)}\nwith {to_visible_json(args.model_dump(), indent=2)}")

@@ -18,14 +18,14 @@ DESCRIPTION_CHARS = 10_000
 
 def reduce_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
     """Reduce an argument schema to the form sent to models and used for validation. Raises `ValueError`."""
-    made = _reduce_part({**schema, "type": "object"}, schema, _DEEP)
+    made = _reduce_subschema({**schema, "type": "object"}, schema, _DEEP)
     return {**made, "type": "object", "properties": made.get("properties", {})}
 
 
-def _reduce_part(schema: object, root: Mapping[str, Any], left: int) -> dict[str, Any]:
-    if not isinstance(schema, Mapping) or not left:
+def _reduce_subschema(schema: object, root: Mapping[str, Any], depth_left: int) -> dict[str, Any]:
+    if not isinstance(schema, Mapping) or not depth_left:
         return {}
-    found = _resolve_references(cast(Mapping[str, Any], schema), root, left)
+    found = _resolve_references(cast(Mapping[str, Any], schema), root, depth_left)
     made: dict[str, Any] = {k: found[k] for k in _PLAIN if isinstance(found.get(k), int | float)}
     if isinstance(description := found.get("description") or found.get("title"), str):
         made["description"] = make_visible(description)[:DESCRIPTION_CHARS]
@@ -37,12 +37,12 @@ def _reduce_part(schema: object, root: Mapping[str, Any], left: int) -> dict[str
         made |= {"type": some[0]} if len(some) == 1 else {"anyOf": [{"type": kind} for kind in some]}
     for several in ("anyOf", "oneOf"):
         if isinstance(options := found.get(several), list) and options:
-            made["anyOf"] = [_reduce_part(o, root, left - 1) for o in cast(list[object], options)]
+            made["anyOf"] = [_reduce_subschema(o, root, depth_left - 1) for o in cast(list[object], options)]
     if isinstance(items := found.get("items"), Mapping):
-        made["items"] = _reduce_part(cast(object, items), root, left - 1)
+        made["items"] = _reduce_subschema(cast(object, items), root, depth_left - 1)
     elif made.get("type") == "array":
         made["items"] = {}
-    made |= _reduce_object(found, root, left)
+    made |= _reduce_object_properties(found, root, depth_left)
     return _allow_null(made) if len(kinds) > len(some) else made
 
 
@@ -52,29 +52,33 @@ def _allow_null(schema: dict[str, Any]) -> dict[str, Any]:
     return {**about, "anyOf": [schema, {"type": "null"}]}
 
 
-def _schema_types(found: Mapping[str, Any]) -> list[str]:
-    kinds = found.get("type")
+def _schema_types(schema: Mapping[str, Any]) -> list[str]:
+    kinds = schema.get("type")
     several = cast(list[object], kinds) if isinstance(kinds, list) else [kinds]
     return [kind for kind in several if isinstance(kind, str) and kind in _TYPES]
 
 
-def _reduce_object(found: Mapping[str, Any], root: Mapping[str, Any], left: int) -> dict[str, Any]:
-    properties = found.get("properties")
+def _reduce_object_properties(
+    schema: Mapping[str, Any], root: Mapping[str, Any], depth_left: int
+) -> dict[str, Any]:
+    properties = schema.get("properties")
     if not isinstance(properties, Mapping):
         return {}
     made: dict[str, Any] = {}
     for name, part in cast(Mapping[str, object], properties).items():
         if make_visible(name) != name:
             raise ValueError(f"the name of its parameter {make_visible(name)!r} isn't what it looks like")
-        made[name] = _reduce_part(part, root, left - 1)
-    needed = found.get("required")
+        made[name] = _reduce_subschema(part, root, depth_left - 1)
+    needed = schema.get("required")
     names = [n for n in cast(Sequence[object], needed) if n in made] if isinstance(needed, list) else []
     return {"properties": made, **({"required": names} if names else {})}
 
 
-def _resolve_references(schema: Mapping[str, Any], root: Mapping[str, Any], left: int) -> Mapping[str, Any]:
+def _resolve_references(
+    schema: Mapping[str, Any], root: Mapping[str, Any], depth_left: int
+) -> Mapping[str, Any]:
     """Inline `$ref`, which must point into the schema itself, and merge `allOf`."""
-    for _ in range(left):
+    for _ in range(depth_left):
         target = schema.get("$ref")
         if not isinstance(target, str):
             break

@@ -12,7 +12,7 @@ from typing import Any, cast
 from pydantic import BaseModel, ValidationError
 
 from interlock.prompts import load_prompt
-from interlock.services.files.calls import FileCalls
+from interlock.services.files.calls import FileWriteCalls
 from interlock.state.calls import (
     CallKey,
     CallView,
@@ -49,9 +49,9 @@ _MOST_ERRORS = 3
 
 
 @cache  # pydantic rebuilds it each time: 13 ms per request for all tools
-def parameter_schema(args: type[BaseModel], *, may_wait: bool = False) -> dict[str, Any]:
+def parameter_schema(args_model: type[BaseModel], *, may_wait: bool = False) -> dict[str, Any]:
     """Return the schema with definitions inlined, without titles and defaults. Cached: don't modify it."""
-    whole = args.model_json_schema()
+    whole = args_model.model_json_schema()
     schema = _inline_schema(whole, whole.get("$defs", {}))
     schema.setdefault("properties", {})
     schema.pop("description", None)  # the class's docstring; the tool has its own
@@ -83,23 +83,25 @@ def _inline_value(key: str, value: Any, definitions: Mapping[str, Any]) -> Any:
     return _inline_schema(value, definitions) if key == "items" else value
 
 
-def describe_argument_errors(tool: str, args: type[BaseModel], error: ValidationError) -> str:
+def describe_argument_errors(tool: str, args_model: type[BaseModel], error: ValidationError) -> str:
     """Describe the first errors on one line: field, expectation, value."""
     found = error.errors(include_url=False, include_context=False)
-    texts = [_describe_error(args, cast(Mapping[str, Any], one)) for one in found[:_MOST_ERRORS]]
+    texts = [
+        _describe_argument_error(args_model, cast(Mapping[str, Any], one)) for one in found[:_MOST_ERRORS]
+    ]
     more = f"; and {len(found) - _MOST_ERRORS} more" if len(found) > _MOST_ERRORS else ""
     return f"{tool}: {'; '.join(texts)}{more}."
 
 
-def _describe_error(args: type[BaseModel], error: Mapping[str, Any]) -> str:
-    where = _argument_path(error["loc"])
+def _describe_argument_error(args_model: type[BaseModel], error: Mapping[str, Any]) -> str:
+    where = _format_argument_path(error["loc"])
     if error["type"] == "missing":
         return f"{where!r} is missing"
     if error["type"] == "extra_forbidden":
         known = (
             ""
             if len(error["loc"]) > 1
-            else f", expected one of {', '.join(parameter_schema(args)['properties'])}"
+            else f", expected one of {', '.join(parameter_schema(args_model)['properties'])}"
         )
         return f"{where!r} is not a parameter{known}"
     message = error["msg"].removeprefix("Value error, ")
@@ -108,7 +110,7 @@ def _describe_error(args: type[BaseModel], error: Mapping[str, Any]) -> str:
     return f"{where!r}: {message[:1].lower()}{message[1:]}, got {_shorten_value(error['input'])}"
 
 
-def _argument_path(location: Sequence[int | str]) -> str:
+def _format_argument_path(location: Sequence[int | str]) -> str:
     text = ""
     for part in location:
         text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
@@ -159,7 +161,7 @@ class BuiltinToolset:
     def __post_init__(self) -> None:
         aliases = {alias: tool for tool in self.tools.values() for alias in tool.aliases}
         self._names = {**aliases, **self.tools}
-        self._files = FileCalls(self.workspace)
+        self._files = FileWriteCalls(self.workspace)
 
     def declare_tools(self) -> list[ToolDeclaration]:
         return [*self._cached_declarations]
@@ -177,7 +179,7 @@ class BuiltinToolset:
         ]
         return [*map(to_brief_declaration, declared)] if self.brief else declared
 
-    def tool_info(self, name: str) -> ToolInfo | None:
+    def find_tool_info(self, name: str) -> ToolInfo | None:
         tool = self._names.get(name)
         if tool is None:
             return None
@@ -227,11 +229,11 @@ class BuiltinToolset:
         try:
             args = _parse_args(tool, call)
             if tool.plan is not None and tool.preview is None:
-                return await self._files.preview(
-                    tool, args, self._parse_earlier_calls(earlier), self._build_context(call)
+                return await self._files.preview_change(
+                    tool, args, self._parse_earlier_file_changes(earlier), self._build_tool_context(call)
                 )
             if tool.preview is not None:
-                return await tool.preview(args, self._build_context(call))
+                return await tool.preview(args, self._build_tool_context(call))
         except Exception as error:
             problem = to_failed_result(call.name, error).content
             if isinstance(error, ToolError):
@@ -242,14 +244,18 @@ class BuiltinToolset:
     async def read_file_to_edit(self, call: CallView, earlier: Sequence[CallView]) -> TargetFile | ToolResult:
         try:
             path = str(call.args["file_path"])
-            return await self._files.file(path, self._parse_earlier_calls(earlier), self._build_context(call))
+            return await self._files.read_target_file(
+                path, self._parse_earlier_file_changes(earlier), self._build_tool_context(call)
+            )
         except Exception as error:
             return to_failed_result(call.name, error)
 
     async def plan_change(self, call: CallView, run: ToolRun | None = None) -> Planned | ToolResult:
         try:
             tool = self._names[call.name]
-            return await self._files.plan(tool, _parse_args(tool, call), call, self._build_context(call, run))
+            return await self._files.plan_change(
+                tool, _parse_args(tool, call), call, self._build_tool_context(call, run)
+            )
         except Exception as error:
             return to_failed_result(call.name, error)
 
@@ -258,19 +264,19 @@ class BuiltinToolset:
         tool = self._names.get(call.name)
         if tool is None:
             return error_result("tool_not_registered", f"Tool {call.name!r} not found.")
-        context = self._build_context(call, run)
+        context = self._build_tool_context(call, run)
         try:
             args = _parse_args(tool, call)
             if tool.run is not None:
                 return await tool.run(args, context)
-            return await self._files.run(tool, args, run, context)
+            return await self._files.write_planned_change(tool, args, run, context)
         except Exception as error:
             return to_failed_result(call.name, error)
 
-    def current_digest(self, planned_path: str) -> str | None:
-        return self._files.now(planned_path)
+    def current_file_digest(self, planned_path: str) -> str | None:
+        return self._files.current_digest(planned_path)
 
-    def _parse_earlier_calls(self, calls: Sequence[CallView]) -> list[tuple[Tool, BaseModel]]:
+    def _parse_earlier_file_changes(self, calls: Sequence[CallView]) -> list[tuple[Tool, BaseModel]]:
         """Return those of a batch's earlier calls that will change files, skipping invalid ones."""
         found: list[tuple[Tool, BaseModel]] = []
         for call in calls:
@@ -279,7 +285,7 @@ class BuiltinToolset:
                 found.append((tool, _parse_args(tool, call)))
         return found
 
-    def _build_context(self, call: CallView, run: ToolRun | None = None) -> ToolContext:
+    def _build_tool_context(self, call: CallView, run: ToolRun | None = None) -> ToolContext:
         """Build the context; without `run` the call is only previewed or planned, and its output is discarded."""
 
         def emit_output(text: str) -> None:
@@ -298,17 +304,17 @@ class BuiltinToolset:
             reach=run.reach if run else "approved",
             ask=partial(self._ask_model, run.key) if run else None,
             index=self.index,
-            instructions=lambda name: load_prompt(f"instructions/{name}").text(),
+            instructions=lambda name: load_prompt(f"instructions/{name}").render(),
         )
 
     async def _ask_model(
-        self, key: CallKey, role: str, messages: Sequence[Message], feature: Feature
+        self, call_key: CallKey, role: str, messages: Sequence[Message], feature: Feature
     ) -> Message:
         """Ask a model. Recorded under the call's key: a call repeated after a crash gets the same answer."""
         if self.models is None:
             raise ToolError("no_model", "No model is available.")
         call = ModelCall(
-            task=f"tool {key}", role=role, head="", messages=messages, feature=feature, attempts=3
+            task=f"tool {call_key}", role=role, head="", messages=messages, feature=feature, attempts=3
         )
         try:
             async with aclosing(self.models.stream(call, self.emit)) as items:

@@ -28,7 +28,7 @@ def encode_message(message: Message) -> bytes:
     return message.model_dump_json(exclude_defaults=True).encode()
 
 
-def head_continued_by_root(root: bytes) -> str:
+def parse_continued_head(root: bytes) -> str:
     """Return the head that a root record continues, or an empty string."""
     return json.loads(root)["root"]["continues"] or ""
 
@@ -42,13 +42,13 @@ class StoredRecord(NamedTuple):
 
 
 class ChainRecords(Protocol):
-    def add(self, name: str, run: str, record: StoredRecord, body: bytes) -> None:
+    def add_record(self, name: str, run: str, record: StoredRecord, body: bytes) -> None:
         """Write the record with the driver's next commit; if it is there already, nothing. `body`: all its bytes."""
         ...
 
-    def find(self, name: str) -> StoredRecord | None: ...
+    def find_record(self, name: str) -> StoredRecord | None: ...
 
-    def blobs(self, outputs: Path) -> Blobs:
+    def blob_storage(self, outputs: Path) -> Blobs:
         """Where the bytes of long records are."""
         ...
 
@@ -58,7 +58,7 @@ class ChainTranscript:
 
     def __init__(self, records: ChainRecords, outputs: Path, run: str, redact: Redactor = SHAPES) -> None:
         self._records = records
-        self._blobs = records.blobs(outputs)
+        self._blobs = records.blob_storage(outputs)
         self._run = run
         self.redact = redact
         self.recorded: Callable[[str, Message], Message] | None = None
@@ -72,7 +72,7 @@ class ChainTranscript:
     def append(self, head: str, messages: Sequence[Message], *, continues: str = "") -> str:
         """Add records after `head` (`""`: after a new root record, which stores `continues`); returns the new head."""
         if not head:
-            head = self._write_record("", self._write_root(continues or None), None)
+            head = self._write_record("", self._choose_root_record(continues or None), None)
         for message in map(self.redact.redact_message, messages):
             message = self.recorded(head, message) if self.recorded else message
             head = self._write_record(head, encode_message(message), message)
@@ -101,11 +101,11 @@ class ChainTranscript:
             head = parent
         return found[::-1]
 
-    def continued(self, head: str) -> str:
+    def find_continued_head(self, head: str) -> str:
         while parent := self._load_record(head)[0]:
             head = parent
-        row = self._find_row(head)
-        return head_continued_by_root(row[1]) if row and row[1] else ""
+        row = self._find_parent_and_body(head)
+        return parse_continued_head(row[1]) if row and row[1] else ""
 
     def read_message(self, record: str) -> Message:
         _, message = self._load_record(record)
@@ -113,10 +113,10 @@ class ChainTranscript:
             raise RunError(f"Record {record!r} is the root of a chain, not a message.")
         return message
 
-    def verify(self, head: str) -> Iterator[str]:
+    def verify_chain(self, head: str) -> Iterator[str]:
         """Yield a line per missing or modified record up to `head` and in the chains it continues."""
         while head:
-            row = self._find_row(head)
+            row = self._find_parent_and_body(head)
             if row is None:
                 yield f"record {head} is missing"
                 return
@@ -125,15 +125,15 @@ class ChainTranscript:
                 yield f"record {head} was changed, or its file is missing"
                 if not parent:
                     return
-            head = parent or head_continued_by_root(body or b"")
+            head = parent or parse_continued_head(body or b"")
 
-    def _write_root(self, continues: str | None) -> bytes:
-        own, *origins = (self._root_of(run, continues) for run in (self._run, *self.origins))
-        if not origins or self._find_row(record_hash("", own)):
+    def _choose_root_record(self, continues: str | None) -> bytes:
+        own, *origins = (self._encode_root_record(run, continues) for run in (self._run, *self.origins))
+        if not origins or self._find_parent_and_body(record_hash("", own)):
             return own
-        return next((root for root in origins if self._find_row(record_hash("", root))), own)
+        return next((root for root in origins if self._find_parent_and_body(record_hash("", root))), own)
 
-    def _root_of(self, run: str, continues: str | None) -> bytes:
+    def _encode_root_record(self, run: str, continues: str | None) -> bytes:
         root = {"run": run, "agent": self._agent, "continues": continues}
         return json.dumps({"root": {**root, "call": self._call} if self._call else root}).encode()
 
@@ -146,7 +146,7 @@ class ChainTranscript:
         own._agent, own._call, own._last = agent, call, ("", [])
         return own
 
-    def share(self, other: "ChainTranscript") -> None:
+    def reuse_cache_of(self, other: "ChainTranscript") -> None:
         """Know the records that another transcript of the same store has read: they never change."""
         self._cache, self._last = other._cache, other._last
 
@@ -156,14 +156,14 @@ class ChainTranscript:
             self.recorded and name in self._cache
         ):  # a replay's store has it; elsewhere it may have been rolled back
             return name
-        file = self._blobs.store_if_long(body)
-        self._records.add(name, self._run, StoredRecord(parent, b"" if file else body, file), body)
+        file = self._blobs.store_body_if_long(body)
+        self._records.add_record(name, self._run, StoredRecord(parent, b"" if file else body, file), body)
         self._cache[name] = (parent, message)
         return name
 
     def _load_record(self, record: str) -> tuple[str, Message | None]:
         if record not in self._cache:
-            row = self._find_row(record)
+            row = self._find_parent_and_body(record)
             if row is None or row[1] is None:
                 raise RunError(
                     f"Record {record!r} of the conversation, or its file in outputs/, is missing. "
@@ -174,6 +174,6 @@ class ChainTranscript:
             self._cache[record] = (parent, message)
         return self._cache[record]
 
-    def _find_row(self, record: str) -> tuple[str, bytes | None] | None:
-        row = self._records.find(record)
+    def _find_parent_and_body(self, record: str) -> tuple[str, bytes | None] | None:
+        row = self._records.find_record(record)
         return row and (row.parent, self._blobs.read_body(row.body, row.file))

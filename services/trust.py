@@ -17,9 +17,9 @@ from typing import Any, NamedTuple, cast
 from interlock.services.config.formats import load_dotenv, parse_yaml, split_front_matter
 from interlock.services.config.settings import FOLDERS, read_json_object
 from interlock.services.files.disk import make_private_directory, read_file
-from interlock.services.files.filesystem import lock_folder, replace_file
+from interlock.services.files.filesystem import lock_folder, replace_private_file_locked
 from interlock.services.files.protected import protected_names
-from interlock.services.files.stamps import list_matching, path_exists, real_path
+from interlock.services.files.stamps import glob_paths, path_exists, real_path
 from interlock.services.hooks.hook_settings import Hook
 from interlock.services.hooks.scripts import find_scripts
 from interlock.services.policy.rule_files import list_workspace_rule_files
@@ -37,7 +37,7 @@ _TELLING = re.compile(
 _FIRST = ("type", "name", "command")
 
 
-def list_file_effects(file: Path) -> Iterator[str]:
+def describe_file_effects(file: Path) -> Iterator[str]:
     """The lines of one file, or one that says why it can't be read."""
     try:
         yield from [*_describe_contents(file)]
@@ -52,13 +52,13 @@ def _describe_contents(file: Path) -> Iterable[str]:
         return ["Python code, which runs with your rights"]
     text = read_file(file).decode("utf-8-sig")
     if file.suffix == ".toml":
-        return _describe_toml(dict_or_empty(tomllib.loads(text)))
+        return _describe_rules_or_command(dict_or_empty(tomllib.loads(text)))
     if file.suffix == ".md":
         front = split_front_matter(text)[0]
-        return _setting_lines({key: value for key, value in front.items() if key != "description"})
+        return _describe_values({key: value for key, value in front.items() if key != "description"})
     if file.name == ".roomodes":
-        return _setting_lines(dict_or_empty(parse_yaml(text)))
-    return _describe_variables(text) if file.name == ".env" else []
+        return _describe_values(dict_or_empty(parse_yaml(text)))
+    return _describe_env_variables(text) if file.name == ".env" else []
 
 
 def _describe_settings(data: Mapping[str, Any], *, listing: bool) -> Iterator[str]:
@@ -72,7 +72,7 @@ def _describe_settings(data: Mapping[str, Any], *, listing: bool) -> Iterator[st
         yield f"graph {name}: {dict_or_empty(place).get('path', place)}"
     shown = {"hooks", "mcpServers", *(["graphs"] if listing else [])}
     shown -= {name for name in shown if not isinstance(data.get(name), dict)}
-    yield from _setting_lines({key: value for key, value in data.items() if key not in shown})
+    yield from _describe_values({key: value for key, value in data.items() if key not in shown})
 
 
 def _describe_server(server: Mapping[str, Any]) -> str:
@@ -84,17 +84,17 @@ def _describe_server(server: Mapping[str, Any]) -> str:
     return " ".join(map(str, line)) + asks + _describe_other_keys(server, (*said, "trust", "alwaysAllow"))
 
 
-def _describe_other_keys(given: Mapping[str, Any], shown: Iterable[str]) -> str:
+def _describe_other_keys(entry: Mapping[str, Any], described_keys: Iterable[str]) -> str:
     """What else stands there, as `env`, headers and a folder do."""
     rest = [
         f"{name}={_format_value(value)}"
-        for name, value in _iterate_leaves(given)
-        if name.partition(".")[0] not in shown
+        for name, value in _iterate_leaves(entry)
+        if name.partition(".")[0] not in described_keys
     ]
     return f" ({'; '.join(rest)})" if rest else ""
 
 
-def _describe_toml(data: Mapping[str, Any]) -> Iterator[str]:
+def _describe_rules_or_command(data: Mapping[str, Any]) -> Iterator[str]:
     """Of a file of rules, or of a command."""
     for rule in map(dict_or_empty, _to_list(data.get("rule"))):
         about = [
@@ -104,10 +104,10 @@ def _describe_toml(data: Mapping[str, Any]) -> Iterator[str]:
     if isinstance(prompt := data.get("prompt"), str):
         yield from (f"runs !{{{piece.text}}}" for piece in split_template(prompt) if piece.kind == "shell")
     known = {"rule", "prompt", "description"}
-    yield from _setting_lines({key: value for key, value in data.items() if key not in known})
+    yield from _describe_values({key: value for key, value in data.items() if key not in known})
 
 
-def _describe_variables(text: str) -> Iterator[str]:
+def _describe_env_variables(text: str) -> Iterator[str]:
     from dotenv.parser import parse_stream
 
     for binding in parse_stream(StringIO(text)):
@@ -116,16 +116,16 @@ def _describe_variables(text: str) -> Iterator[str]:
             yield f"variable {binding.key}" + (", a secret" if hidden else f"={binding.value or ''}")
 
 
-def _setting_lines(data: Mapping[str, Any]) -> list[str]:
+def _describe_values(data: Mapping[str, Any]) -> list[str]:
     """A line for each value, those first that may run, reach or allow something."""
     found = [(name, value) for name, value in _iterate_leaves(data)]
     found.sort(key=lambda one: _TELLING.search(one[0]) is None)
     return [f"setting {name}: {_format_value(value)}" for name, value in found]
 
 
-def _iterate_leaves(data: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, object]]:
+def _iterate_leaves(data: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, object]]:
     for key, value in data.items():
-        name = f"{above}{key}"
+        name = f"{prefix}{key}"
         inner: Any = value
         if isinstance(value, list) and any(isinstance(one, dict | list) for one in cast("list[Any]", value)):
             inner = {str(place): one for place, one in enumerate(cast("list[Any]", value))}
@@ -147,7 +147,7 @@ SEEN_FILE = Path(".interlock") / "seen_hooks.json"
 """Below the home directory: directory → hashes of hooks."""
 
 
-def report_new_hooks(root: Path, home: Path, hooks: Iterable[Hook]) -> list[str]:
+def record_and_report_new_hooks(root: Path, home: Path, hooks: Iterable[Hook]) -> list[str]:
     """Return a line for each project hook that is new or changed since it was last reported, and remember them.
 
     If that can't be saved, they are reported again the next time.
@@ -163,7 +163,7 @@ def report_new_hooks(root: Path, home: Path, hooks: Iterable[Hook]) -> list[str]
         with suppress(OSError), lock_folder(file.parent):  # unwritable home: reported every time
             _write_through_link(file, {**(read_json_object(file) or {}), key: sorted(marks)})
     return [
-        f"{hook.source}: new or changed hook, which runs from now on: {hook.event}: {hook.title}"
+        f"{hook.source}: new or changed hook, which runs from now on: {hook.event}: {hook.display_name}"
         for hook in new
     ]
 
@@ -171,7 +171,7 @@ def report_new_hooks(root: Path, home: Path, hooks: Iterable[Hook]) -> list[str]
 def _write_through_link(file: Path, entries: Mapping[str, object]) -> None:
     """Write through a link, so that the link is preserved."""
     text = json.dumps(entries, indent=2, ensure_ascii=False) + "\n"
-    replace_file(Path(os.path.realpath(file)), text.encode())
+    replace_private_file_locked(Path(os.path.realpath(file)), text.encode())
 
 
 def _hook_fingerprint(hook: Hook, root: Path) -> str:
@@ -209,7 +209,7 @@ def is_trusted(path: Path, home: Path) -> bool:
 
 def find_trust_decision(path: Path, home: Path) -> TrustDecision | None:
     """Return the decision that applies to `path`, or None. Raises `ConfigError` for a bad file."""
-    if (off := _file_trusting_all(home)) is not None:
+    if (off := _find_file_trusting_all(home)) is not None:
         return TrustDecision(None, True, off)
     by_folder = {answer.directory: answer for answer in read_trust_decisions(home)}
     target = real_path(path)
@@ -220,7 +220,7 @@ def read_trust_decisions(home: Path) -> list[TrustDecision]:
     """Return all decisions, gemini-cli's file first. Raises `ConfigError` for a bad file."""
     ours = home / TRUST_FILE
     own = [
-        TrustDecision(_decision_directory(key, home, ours), _parse_decision(key, value, ours), ours)
+        TrustDecision(_parse_decision_directory(key, home, ours), _parse_decision(key, value, ours), ours)
         for key, value in (read_json_object(ours) or {}).items()
     ]
     return [*_read_gemini_decisions(home), *own]
@@ -237,7 +237,7 @@ def record_trust_decision(directory: Path, home: Path, *, trusted: bool) -> None
             entries = {
                 k: v
                 for k, v in (read_json_object(file) or {}).items()
-                if str(_decision_directory(k, home, file)) != key
+                if str(_parse_decision_directory(k, home, file)) != key
             }
             for entry in entries.items():
                 _parse_decision(*entry, file)
@@ -246,7 +246,7 @@ def record_trust_decision(directory: Path, home: Path, *, trusted: bool) -> None
         raise ConfigError(f"{file}: can't be written ({error.strerror}); nothing was changed.") from None
 
 
-def _file_trusting_all(home: Path) -> Path | None:
+def _find_file_trusting_all(home: Path) -> Path | None:
     """Return the user's settings file that trusts every folder, if any."""
     off: Path | None = None
     for folder in FOLDERS:
@@ -270,7 +270,7 @@ def _read_gemini_decisions(home: Path) -> list[TrustDecision]:
     return found
 
 
-def _decision_directory(key: str, home: Path, file: Path) -> Path:
+def _parse_decision_directory(key: str, home: Path, file: Path) -> Path:
     directory = home / key[2:] if key.startswith("~/") else home if key == "~" else Path(key)
     if not directory.is_absolute():
         raise ConfigError(f"{file}: {key!r} is not an absolute path; write one, or one that begins with ~/.")
@@ -290,7 +290,7 @@ class ProjectFile(NamedTuple):
     runs: tuple[str, ...] = ()
 
 
-def list_project_files(root: Path, home: Path) -> list[ProjectFile]:
+def list_files_needing_trust(root: Path, home: Path) -> list[ProjectFile]:
     """List workspace files that need trust, except the user's own; includes files read only by later versions."""
     mine = {real_path(home / folder) for folder in FOLDERS}
     found = [
@@ -301,28 +301,28 @@ def list_project_files(root: Path, home: Path) -> list[ProjectFile]:
     ]
     found += load_dotenv(start=root, home=home, env={}, trusted=False).ignored
     found += list_workspace_rule_files(root, home)
-    return [ProjectFile(file, tuple(list_file_effects(file))) for file in found]
+    return [ProjectFile(file, tuple(describe_file_effects(file))) for file in found]
 
 
-def list_trust_files(root: Path, home: Path) -> list[ProjectFile]:
+def list_files_shown_for_trust(root: Path, home: Path) -> list[ProjectFile]:
     """What a person sees before the folder is trusted: those, and the graphs that could then be run by name."""
     listing = root / LISTING
-    graphs = [ProjectFile(listing, tuple(list_file_effects(listing)))] if listing.is_file() else []
-    return [*list_project_files(root, home), *graphs]
+    graphs = [ProjectFile(listing, tuple(describe_file_effects(listing)))] if listing.is_file() else []
+    return [*list_files_needing_trust(root, home), *graphs]
 
 
 def _parts_needing_trust(path: Path) -> Iterator[Path]:
     """Yield the parts of a protected name that apply only in a trusted folder."""
     for pattern in protected_names()[path.name].trusted:
         if "*" in pattern:
-            yield from list_matching(path, pattern)
+            yield from glob_paths(path, pattern)
         elif path_exists(file := path / pattern):
             yield file
 
 
 def ignored_files_warning(files: Iterable[ProjectFile], root: Path) -> list[str]:
     """Return a warning naming what was ignored and how to enable it, or an empty list."""
-    names = [_file_with_counts(file, root) for file in files]
+    names = [_describe_file_with_counts(file, root) for file in files]
     if not names:
         return []
     return [
@@ -335,7 +335,7 @@ def display_path(path: Path, root: Path) -> str:
     return path.relative_to(root).as_posix() if path.is_relative_to(root) else str(path)
 
 
-def _file_with_counts(file: ProjectFile, root: Path) -> str:
+def _describe_file_with_counts(file: ProjectFile, root: Path) -> str:
     kinds = [line.split(" ", 1)[0] for line in file.runs]
     counts = [
         f"{n} {word}{'s' if n > 1 else ''}"

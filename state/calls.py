@@ -49,7 +49,7 @@ class CallKey(Frozen):
         return cls(message=message, index=int(index), attempt=int(attempt))
 
     @property
-    def next(self) -> "CallKey":
+    def next_attempt(self) -> "CallKey":
         return self.model_copy(update={"attempt": self.attempt + 1})
 
 
@@ -61,7 +61,7 @@ class OneCall(TypedDict, total=False):
     attempt: int
 
 
-def call_key_of(state: OneCall) -> CallKey:
+def call_key_from_state(state: OneCall) -> CallKey:
     return CallKey(message=state["message"], index=state["index"], attempt=state.get("attempt", 1))
 
 
@@ -111,7 +111,7 @@ class SessionRule(Frozen):
 
     @model_validator(mode="before")
     @classmethod
-    def _of_prefixes(cls, stored: object) -> object:
+    def _convert_command_prefixes(cls, stored: object) -> object:
         """Grants of 0.1 are leading words of commands, with any arguments: they now cover these words alone."""
         if not isinstance(stored, dict) or "command_prefixes" not in stored:
             return cast(object, stored)
@@ -121,13 +121,13 @@ class SessionRule(Frozen):
         return {**old, "commands": commands}
 
     @property
-    def covers(self) -> str:
+    def scope_text(self) -> str:
         """The rule's scope in words, shown to the person who chooses it."""
         until = ", until the plan ends" if self.modes == ("plan",) else ""
-        return self._what + (f", {self.saved}" if self.saved else until)
+        return self._covered_calls_text + (f", {self.saved}" if self.saved else until)
 
     @property
-    def _what(self) -> str:
+    def _covered_calls_text(self) -> str:
         if self.line:
             return f"exactly the line `{self.line}`"
         if self.commands:
@@ -221,7 +221,7 @@ class ApprovalRequest(Frozen):
     """How many parallel questions of a graph this one stands for, as nothing tells them apart."""
 
     @model_validator(mode="after")
-    def _with_key(self) -> "ApprovalRequest":
+    def _derive_missing_key(self) -> "ApprovalRequest":
         if not self.key:
             object.__setattr__(self, "key", f"{self.attempt}:{self.what}:{self.asked}")
         return self
@@ -304,7 +304,7 @@ class CallOutcome(TypedDict, total=False):
     """If finished: chain record sent to the model in place of the result; empty: the result itself."""
 
 
-def parse_outcome(stored: CallOutcome | str) -> CallOutcome:
+def parse_call_outcome(stored: CallOutcome | str) -> CallOutcome:
     """Parse an outcome. Runs of 0.1 store `WORD ATTEMPT APPROVAL-OR-RECORD`, with `changed` for `ready` by a hook."""
     if not isinstance(stored, str):
         return stored

@@ -30,7 +30,7 @@ CallState = Annotated[str, ObeysChart("tool-call", anew="attempt")]
 
 
 @cache
-def channels_with_charts(
+def writable_chart_channels(
     channels: tuple[tuple[str, Any], ...], writes: Sequence[str]
 ) -> list[tuple[str, ObeysChart]]:
     """The channels with a chart that a node with these writes may move."""

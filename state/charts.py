@@ -96,9 +96,9 @@ CHARTS: dict[str, type[Chart]] = {
 }
 
 
-def state_name(state: State) -> str:
+def qualified_state_name(state: State) -> str:
     """A state's name; inside a compound state like `plan.design`. The compound itself is never a run's state."""
-    return f"{state_name(state.parent)}.{state.id}" if state.parent is not None else state.id
+    return f"{qualified_state_name(state.parent)}.{state.id}" if state.parent is not None else state.id
 
 
 def initial_leaf(state: State) -> State:
@@ -129,7 +129,8 @@ def _transition_table(chart: type[Chart]) -> dict[tuple[str, str], str]:
                 if transition.target is not None:
                     for event in transition.events:
                         found.setdefault(
-                            (state_name(leaf), event.id), state_name(initial_leaf(transition.target))
+                            (qualified_state_name(leaf), event.id),
+                            qualified_state_name(initial_leaf(transition.target)),
                         )
             at = at.parent
     return found
@@ -174,7 +175,7 @@ def reachable_states(
         elif not withheld.isdisjoint(events):
             continue
         found |= (
-            _states_after_any(chart, at, events)
+            _states_reachable_in_any_order(chart, at, events)
             if move.endswith(REPEATED)
             else _states_after(chart, at, events)
         )
@@ -182,7 +183,7 @@ def reachable_states(
 
 
 def initial_state(chart: type[Chart]) -> str:
-    return state_name(initial_leaf(next(s for s in chart.states if s.initial)))
+    return qualified_state_name(initial_leaf(next(s for s in chart.states if s.initial)))
 
 
 def _states_after(chart: type[Chart], state: str, events: Iterable[str]) -> set[str]:
@@ -192,7 +193,7 @@ def _states_after(chart: type[Chart], state: str, events: Iterable[str]) -> set[
     return {at} if at is not None else set()
 
 
-def _states_after_any(chart: type[Chart], state: str, events: Sequence[str]) -> set[str]:
+def _states_reachable_in_any_order(chart: type[Chart], state: str, events: Sequence[str]) -> set[str]:
     found, ahead = {state}, [state]
     while ahead:
         at = ahead.pop()

@@ -11,8 +11,8 @@ def unix_time() -> float:
     return time.time() + _ahead
 
 
-def follow_server_clock(server: float) -> None:
+def adjust_to_server_clock(server_time: float) -> None:
     """Count by a server's clock, which says this now."""
     global _ahead
-    if abs(server - unix_time()) > _PRECISE_S:
-        _ahead = server - time.time()
+    if abs(server_time - unix_time()) > _PRECISE_S:
+        _ahead = server_time - time.time()

@@ -29,13 +29,13 @@ EFFECTS = ("write", "execute", "network")
 """Kinds with effects outside the run: only a later call of the same kind makes up for a refusal."""
 
 
-def open_refusal(refusals: Refusals) -> Refused | None:
+def find_open_refusal(refusals: Refusals) -> Refused | None:
     """The refusal that fails a run ending now; kinds with effects first."""
     found = [refused for kind, refused in refusals.items() if refused["open"] and kind in EFFECTS]
     return (found or [refused for refused in refusals.values() if refused["open"]] or [None])[-1]
 
 
-def refusals_of_state(values: Mapping[str, Any]) -> Refusals:
+def refusals_from_state(values: Mapping[str, Any]) -> Refusals:
     """Refusals in a state. Stores from before 0.2 hold a single open refusal, with `effect`."""
     stored: dict[str, Any] = values.get("refused") or {}
     if "effect" not in stored:
@@ -54,7 +54,7 @@ def format_refusal(refused: Refused) -> str:
     return f"{refused['tool']!r} was refused by {_WHO[refused['who']]}{by}{reason.rstrip('.')}"
 
 
-def refusal_warnings(refusals: Refusals) -> list[str]:
+def settled_refusal_warnings(refusals: Refusals) -> list[str]:
     """One line for each kind of call that the run had to do without."""
     shown = [refused for refused in refusals.values() if not refused["open"]]
     more = [f", as were {r['times'] - 1} more of its kind" if r["times"] > 1 else "" for r in shown]

@@ -57,14 +57,14 @@ class RunInfo:
     continues: bool = True
     """The run can go on after its end, with a prompt or by another try; others can only be started again."""
 
-    def command(self, flags: str = "") -> str:
+    def resume_or_rerun_command(self, flags: str = "") -> str:
         """The command that goes on with the run after its end, or starts another if it can't go on."""
         begin = f"interlock resume {self.run}" if self.continues else f"interlock run {self.workflow} …"
         return f"{begin} {flags}".rstrip()
 
     def prompt_command(self) -> str:
         """The command that tells the model what to do instead."""
-        return self.command("-p '…'" if self.continues else "")
+        return self.resume_or_rerun_command("-p '…'" if self.continues else "")
 
 
 class Clock:
@@ -132,7 +132,7 @@ class ContextSource(Protocol):
         """Branch, changes and latest commits; empty outside git."""
         ...
 
-    async def list_trees(self) -> str:
+    async def render_directory_trees(self) -> str:
         """Names below the workspace directories, within a fixed number of lines."""
         ...
 
@@ -144,25 +144,25 @@ class ContextSource(Protocol):
         """The custom commands as their files are now."""
         ...
 
-    async def resolve_reference(self, path: str) -> Reference:
+    async def resolve_path_reference(self, path: str) -> Reference:
         """One file, directory or pattern of the workspace."""
         ...
 
     @property
-    def has_ide(self) -> bool:
+    def has_ide_source(self) -> bool:
         """Whether a flag or settings name a source of editor context."""
         ...
 
-    def ide_state(self, record: str) -> IdeState:
-        """The editor's state now or, without a context file, as in `record` (JSON). Raises `ConfigError` if
+    def read_ide_state(self, recorded_json: str) -> IdeState:
+        """The editor's state now or, without a context file, as in `recorded_json` (JSON). Raises `ConfigError` if
         unusable."""
         ...
 
-    async def resolve_references(self, prompt: str) -> Sequence[Reference]:
+    async def resolve_prompt_references(self, prompt: str) -> Sequence[Reference]:
         """What each `@path` in a prompt refers to; never outside the workspace."""
         ...
 
-    def load_memory_near(self, paths: Sequence[str], seen: Collection[str]) -> Sequence[MemoryText]:
+    def load_subdirectory_memory(self, paths: Sequence[str], seen: Collection[str]) -> Sequence[MemoryText]:
         """Memory files of subdirectories on the way to `paths`, except those in `seen`."""
         ...
 
@@ -182,15 +182,15 @@ class Steps(Protocol):
         """The node raised: its next try isn't given the replies of models that this one got."""
         ...
 
-    def next_number(self, task: str, name: str) -> int:
+    def next_occurrence_index(self, task: str, name: str) -> int:
         """How often `name` was numbered since the task's node started; 0 at first, the same when it runs again."""
         ...
 
-    def hand_on_graph(self, task: str) -> list[dict[str, Any]]:
+    def detach_graph_steps(self, task: str) -> list[dict[str, Any]]:
         """The graph the task last started continues in a task of its own; returns what its nodes did."""
         ...
 
-    def take_over_graph(self, task: str, namespace: str, done: Sequence[Mapping[str, Any]]) -> None:
+    def attach_graph_steps(self, task: str, namespace: str, step_notes: Sequence[Mapping[str, Any]]) -> None:
         """Record the graph that continues in this task, and what its nodes did before."""
         ...
 
@@ -200,7 +200,7 @@ class Steps(Protocol):
         """Record, for people, why the node decided as it did."""
         ...
 
-    def record_decision(self, task: str, key: CallKey, what: DecisionRecord) -> None:
+    def record_decision(self, task: str, key: CallKey, decision: DecisionRecord) -> None:
         """Record a decision on a call, made by the node or through it; once per task."""
         ...
 
@@ -227,7 +227,7 @@ class Snapshots(Protocol):
         """
         ...
 
-    def save_known_files(self) -> None:
+    def save_and_close(self) -> None:
         """Persist what is known of the files, for the next drive."""
         ...
 
@@ -235,7 +235,7 @@ class Snapshots(Protocol):
 class Agents(Protocol):
     """The kinds of sub-agents, and the `Deps` of each instance."""
 
-    def find_definition(self, name: str) -> AgentDefinition | None: ...
+    def find_agent_definition(self, name: str) -> AgentDefinition | None: ...
 
     def record_instance(self, instance: AgentInstance) -> str:
         """Record a sub-agent that starts; returns its id. Idempotent."""
@@ -245,7 +245,7 @@ class Agents(Protocol):
         """The sub-agent with this id, as it was at its start."""
         ...
 
-    def deps_of(self, agent: str) -> "Deps":
+    def deps_for_agent(self, agent: str) -> "Deps":
         """`Deps` for the sub-agent with this id: its own models, tools, policy and agent path."""
         ...
 
@@ -316,7 +316,7 @@ class Token:
     def __init__(self) -> None:
         self.requested = False
         self._under_way: dict[asyncio.Task[Any], bool] = {}
-        """Tasks inside `guarded`, and whether each was cancelled by a stop."""
+        """Tasks inside `cancel_on_stop`, and whether each was cancelled by a stop."""
         self.overdue: Callable[[float], threading.Timer | None] = lambda seconds: None  # noqa: ARG005
         """Lets somebody's code, if it blocks, end the process some time after these seconds."""
         self.loop: asyncio.AbstractEventLoop | None = None
@@ -326,7 +326,7 @@ class Token:
         self.is_held = False
         """Whether the drive is over but for work that nothing can stop."""
 
-    def request(self) -> None:
+    def request_stop(self) -> None:
         """Cancel work in flight and refuse to start more."""
         self.requested = True
         for task, requested in self._under_way.items():
@@ -334,7 +334,7 @@ class Token:
                 self._under_way[task] = task.cancel()
 
     @contextmanager
-    def guarded(self) -> Generator[None]:
+    def cancel_on_stop(self) -> Generator[None]:
         """Work inside is cancelled by a stop, which raises `Stopped`."""
         if self.requested:
             raise Stopped
@@ -354,7 +354,7 @@ class Token:
             del self._under_way[task]
 
     @contextmanager
-    def held(self) -> Generator[None]:
+    def hold_for_unstoppable_work(self) -> Generator[None]:
         """Inside, the drive only waits for work to end that nothing can stop, to keep what it returns."""
         self.is_held = True
         try:
@@ -368,12 +368,12 @@ GRACE_S = 5.0
 
 
 async def await_despite_cancel(
-    work: Awaitable[T], grace_s: float | None = None, cancelled: Callable[[], None] = lambda: None
+    work: Awaitable[T], grace_s: float | None = None, on_cancelled: Callable[[], None] = lambda: None
 ) -> T:
     """Await work that can't be interrupted, such as a write in a thread, however often the caller is cancelled.
 
     `grace_s`: work that is still under way so long after the last cancellation is cancelled, too; None: never.
-    `cancelled`: called at the first one.
+    `on_cancelled`: called at the first one.
     """
     task = asyncio.ensure_future(work)
     stop: asyncio.CancelledError | None = None
@@ -386,7 +386,7 @@ async def await_despite_cancel(
         except asyncio.CancelledError as asked:
             if stop is None:
                 stop = asked
-                cancelled()
+                on_cancelled()
     if stop:
         if not task.cancelled():
             task.exception()  # else asyncio complains that nobody took it
@@ -394,12 +394,12 @@ async def await_despite_cancel(
     return task.result()
 
 
-async def await_with_notices(work: Awaitable[T], tell: Callable[[], None], patience_s: float = 1.0) -> T:
-    """Await work, and call `tell` again and again while it takes longer than people wait without asking why."""
+async def await_with_notices(work: Awaitable[T], notify: Callable[[], None], patience_s: float = 1.0) -> T:
+    """Await work, and call `notify` again and again while it takes longer than people wait without asking why."""
     task = asyncio.ensure_future(work)
     try:
         while not (await asyncio.wait({task}, timeout=patience_s))[0]:
-            tell()
+            notify()
     except asyncio.CancelledError:
         task.cancel()
         raise

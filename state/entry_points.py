@@ -36,35 +36,38 @@ class EntryPoint(NamedTuple):
 
 def find_entry_points(group: str) -> list[EntryPoint]:
     """Return a group's entries: those of other packages, then ours, which win where a name must be the only one."""
-    return [*_find_installed(group, tuple(sys.path)), *_find_in_rooms().get(group, {}).values()]
+    return [
+        *_find_installed_entry_points(group, tuple(sys.path)),
+        *_find_bundled_entry_points().get(group, {}).values(),
+    ]
 
 
 def find_entry_point(group: str, name: str) -> EntryPoint | None:
     """Return one entry of a group; other packages are read only if no room of ours has the name."""
-    installed = (one for one in _find_installed(group, tuple(sys.path)) if one.name == name)
-    return _find_in_rooms().get(group, {}).get(name) or next(installed, None)
+    installed = (one for one in _find_installed_entry_points(group, tuple(sys.path)) if one.name == name)
+    return _find_bundled_entry_points().get(group, {}).get(name) or next(installed, None)
 
 
-def has_part(name: str) -> bool:
+def is_part_installed(name: str) -> bool:
     """Whether the folder of a part that not everybody needs is here; it registers as `interlock.parts`."""
     return find_entry_point("interlock.parts", name) is not None
 
 
-def missing_room_line(what: str, room: str) -> str:
+def missing_folder_line(what: str, folder: str) -> str:
     """Return the line that says what an installation without a room can't do. `what` ends with a verb."""
-    return f"{what} the folder interlock/{room}/, which this installation lacks. Install Interlock again to get it."
+    return f"{what} the folder interlock/{folder}/, which this installation lacks. Install Interlock again to get it."
 
 
 @cache
-def _find_in_rooms() -> dict[str, dict[str, EntryPoint]]:
+def _find_bundled_entry_points() -> dict[str, dict[str, EntryPoint]]:
     found: dict[str, dict[str, EntryPoint]] = {}
     for file in sorted((*_ROOMS.glob("*/entry_points.txt"), *_ROOMS.glob("*/*/entry_points.txt"))):
-        for entry in _read_entries(file.read_text(encoding="utf-8")):
+        for entry in _parse_entry_points(file.read_text(encoding="utf-8")):
             found.setdefault(entry.group, {})[entry.name] = entry
     return found
 
 
-def _read_entries(text: str) -> Iterator[EntryPoint]:
+def _parse_entry_points(text: str) -> Iterator[EntryPoint]:
     group = ""
     for line in map(str.strip, text.splitlines()):
         name, equals, value = line.partition("=")
@@ -75,7 +78,7 @@ def _read_entries(text: str) -> Iterator[EntryPoint]:
 
 
 @cache
-def _find_installed(group: str, _path: tuple[str, ...]) -> list[EntryPoint]:
+def _find_installed_entry_points(group: str, _path: tuple[str, ...]) -> list[EntryPoint]:
     from importlib.metadata import entry_points
 
     return [

@@ -25,14 +25,14 @@ class BugError(InterlockError):
     kind = "bug"
 
 
-def exception_line(error: BaseException, most: int = 300) -> str:
-    """Return an exception's class and text in one line of at most `most` characters; its text may itself raise."""
+def exception_line(error: BaseException, max_chars: int = 300) -> str:
+    """Return an exception's class and text in one line of at most `max_chars` characters; its text may itself raise."""
     try:
         text = " ".join(str(error).split())
     except Exception as broken:
         text = f"its text can't be read ({type(broken).__name__})"
     line = f"{type(error).__name__}: {text}" if text else type(error).__name__
-    return line if len(line) <= most else f"{line[: most - 1]}…"
+    return line if len(line) <= max_chars else f"{line[: max_chars - 1]}…"
 
 
 def as_bug_error(error: object) -> BugError:

@@ -9,7 +9,7 @@ _ROOM = 40_000
 """In words of 8 bytes; what isn't used takes no memory."""
 
 
-def with_frame_room(function: Callable[_P, _T]) -> Callable[_P, _T]:
+def reserve_stack_space(function: Callable[_P, _T]) -> Callable[_P, _T]:
     """Python keeps frames in pieces of 16 KB, and gives one back to the kernel when the last frame in it returns.
 
     Calls at the end of a piece take 10 µs each for that, and a start made 4,700. A frame that claims more than it needs

@@ -76,7 +76,7 @@ class HookedPrompt(HookWait, total=False):
     `answered`: hooks after the agent ended the prompt once it was answered."""
 
 
-class Unsettled(Frozen):
+class InterruptedFiring(Frozen):
     """A firing interrupted by a kill: what a person must check before answering."""
 
     event: str
@@ -105,6 +105,6 @@ class Hooks(Protocol):
         """
         ...
 
-    def unsettled_firing(self, unknown: str) -> Unsettled:
+    def load_interrupted_firing(self, request_key: str) -> InterruptedFiring:
         """The firing that the request `HookOutcome.unknown` is about."""
         ...

@@ -55,15 +55,15 @@ class Journal(Protocol):
         """Commit the result."""
         ...
 
-    def background_commands_since(self, since: int) -> tuple[list[CallView], int]:
-        """Background commands of drives from `since` on, which died with them; and the current drive's number."""
+    def list_ended_background_commands(self, since_epoch: int) -> tuple[list[CallView], int]:
+        """Background commands of drives from `since_epoch` on, which died with them; and the current drive's number."""
         ...
 
-    def undos_to_tell(self, head: str) -> list[str]:
+    def list_unreported_undos(self, head: str) -> list[str]:
         """What a person took back and the conversation up to `head` doesn't tell, in order."""
         ...
 
-    def record_undos_told(self, head: str, record: str) -> None:
+    def mark_undos_reported(self, head: str, record: str) -> None:
         """The conversation now tells these after `head`, as `record`."""
         ...
 
@@ -115,9 +115,9 @@ class Effects(Protocol):
         """Takes secrets out of a text."""
         ...
 
-    def find_row(self, task: str, key: str, place: str) -> EffectRow | None: ...
+    def find_row(self, task: str, key: str, node_path: str) -> EffectRow | None: ...
 
-    def record_intent(self, task: str, key: str, place: str) -> None:
+    def record_intent(self, task: str, key: str, node_path: str) -> None:
         """Commit durably (power-safe) that the function is about to be called."""
         ...
 
@@ -133,7 +133,7 @@ class Effects(Protocol):
         """Keep what a user's node wrote; committed with it."""
         ...
 
-    def update_to_replay(self, task: str, update: NodeUpdate) -> NodeUpdate | None:
+    def find_recorded_update(self, task: str, update: NodeUpdate) -> NodeUpdate | None:
         """In a replay, return what the node wrote then, of the same state; elsewhere None: it runs.
 
         Raises `RunError` if a replay has no record of it.
@@ -158,19 +158,19 @@ class Approvals(Protocol):
         """The answer to the request with this key, if any."""
         ...
 
-    def withdraw_requests(self, keys: str, but: str = "") -> None:
-        """Withdraw unanswered requests whose keys begin so, except those with `but` in the key."""
+    def withdraw_requests(self, key_prefix: str, except_containing: str = "") -> None:
+        """Withdraw unanswered requests whose keys begin so, except those with `except_containing` in the key."""
         ...
 
-    def record_alike_count(self, key: str, alike: int) -> None:
+    def record_parallel_count(self, key: str, count: int) -> None:
         """Note that the request stands for so many parallel questions."""
         ...
 
-    def open_requests(self) -> list[ApprovalRequest]:
+    def list_open_requests(self) -> list[ApprovalRequest]:
         """Unanswered requests, oldest first."""
         ...
 
-    def session_rules(self) -> list[SessionRule]:
+    def list_session_rules(self) -> list[SessionRule]:
         """Rules from this run's always-choices."""
         ...
 

@@ -32,7 +32,7 @@ class TextPart(Frozen):
     """Its section's name, in messages of ours that consist of sections."""
 
     @model_serializer(mode="wrap")
-    def _with_type(self, handler: SerializerFunctionWrapHandler) -> dict[str, JsonValue]:
+    def _keep_type_field(self, handler: SerializerFunctionWrapHandler) -> dict[str, JsonValue]:
         """Keep `type` even when defaults are excluded: parsing depends on it."""
         return {"type": "text", **handler(self)}
 
@@ -95,7 +95,7 @@ class Message(Frozen):
             return self.content
         return "".join(p.text for p in self.content if isinstance(p, TextPart))
 
-    def part(self, section: str) -> str:
+    def section_text(self, section: str) -> str:
         """The text of a section; empty: there is none."""
         if isinstance(self.content, str):
             return ""
@@ -116,7 +116,7 @@ def is_continuation(history: Sequence[Message], known: list[Message]) -> bool:
     return known == (begin if isinstance(begin, list) else [*begin])
 
 
-class Growing(Generic[T]):
+class IncrementalScan(Generic[T]):
     """Data gathered from a history incrementally: if the history grew, only new messages are visited.
 
     Cached per owner, e.g. the history's transcript, for the owner's lifetime.
@@ -140,7 +140,7 @@ class Growing(Generic[T]):
         return gathered
 
 
-class _Curated:
+class _CuratedHistory:
     def __init__(self) -> None:
         self.kept: list[Message] = []
         self.run: list[Message] = []
@@ -150,26 +150,26 @@ class _Curated:
         if message.role == "assistant":
             self.run.append(message)
             return
-        self.kept += [*self.whole(), message]
+        self.kept += [*self.valid_trailing_answers(), message]
         self.run = []
 
-    def whole(self) -> list[Message]:
+    def valid_trailing_answers(self) -> list[Message]:
         return [] if any(m.is_empty for m in self.run) else self.run
 
 
-_curated = Growing(_Curated, _Curated.add)
+_curated = IncrementalScan(_CuratedHistory, _CuratedHistory.add)
 
 
 def curate_history(history: Sequence[Message], owner: object = None) -> list[Message]:
     """The history sent to models: without runs of assistant messages that include an empty one.
 
-    `owner`: see `Growing`.
+    `owner`: see `IncrementalScan`.
     """
     found = _curated(history, owner)
-    return [*found.kept, *found.whole()]
+    return [*found.kept, *found.valid_trailing_answers()]
 
 
-class _Calls:
+class _UnansweredCalls:
     def __init__(self) -> None:
         self.calls: list[ToolCall] = []
         """Those not yet found answered."""
@@ -181,13 +181,13 @@ class _Calls:
             self.answered.add(message.tool_call_id)
 
 
-_calls = Growing(_Calls, _Calls.add)
+_calls = IncrementalScan(_UnansweredCalls, _UnansweredCalls.add)
 
 
 def unanswered_calls(history: Sequence[Message], owner: object = None) -> list[ToolCall]:
     """Unanswered calls, in order. Invariant: empty before every model request.
 
-    `owner`: see `Growing`.
+    `owner`: see `IncrementalScan`.
     """
     found = _calls(history, owner)
     found.calls = [call for call in found.calls if call.id not in found.answered]
@@ -360,18 +360,18 @@ class Models(Protocol):
         """
         ...
 
-    def plan_retry(self, problem: ModelError | str, failed: int, spent_s: float = 0) -> RetryPlan:
+    def plan_retry(self, problem: ModelError | str, failed_attempts: int, spent_s: float = 0) -> RetryPlan:
         """When to try again after so many failures in a row: without an answer (an error), or with an invalid one.
 
         If it is pointless, the error's text then says so.
         """
         ...
 
-    def resolve(self, name: str) -> str:
+    def resolve_alias(self, name: str) -> str:
         """Alias → model name. Raises `UserError` with the nearest names if it can't be a model."""
         ...
 
-    def model_of_role(self, role: str) -> str:
+    def resolve_role_model(self, role: str) -> str:
         """The model for a role, from settings and defaults; resolved."""
         ...
 
@@ -379,15 +379,15 @@ class Models(Protocol):
         """Context window in tokens (default 1,048,576)."""
         ...
 
-    def scale_estimate(self, model: str, tokens: int) -> int:
+    def adjust_token_estimate(self, model: str, tokens: int) -> int:
         """What an estimate means for a model, by how far earlier ones were off."""
         ...
 
-    def ends_reliably(self, model: str) -> bool:
+    def has_reliable_finish_reasons(self, model: str) -> bool:
         """Whether the end of an answer without calls says if the model has more to do."""
         ...
 
-    def next_call_protocol(self, model: str, reply: Reply, silent: int) -> str:
-        """How the model calls tools from now on, after a reply under `auto`; `silent`: its replies without a call so
-        far."""
+    def next_call_protocol(self, model: str, reply: Reply, replies_without_call: int) -> str:
+        """How the model calls tools from now on, after a reply under `auto`; `replies_without_call`: its replies
+        without a call so far."""
         ...

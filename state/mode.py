@@ -67,16 +67,18 @@ class Mode(Frozen):
     groups: tuple[GroupRule, ...] = ()
     source: Literal["built-in", "project", "global"] = "built-in"
 
-    def rule(self, tool: str) -> GroupRule | None:
+    def find_group_rule(self, tool: str) -> GroupRule | None:
         """The group that gives the mode this tool (by its own name); None: no group does."""
-        return next((g for g in self.groups if tool in GROUPS[g.name] or _is_in_group(g.name, tool)), None)
+        return next(
+            (g for g in self.groups if tool in GROUPS[g.name] or _is_mcp_tool_in_group(g.name, tool)), None
+        )
 
-    def allows(self, tool: str) -> bool:
+    def allows_tool(self, tool: str) -> bool:
         """Whether the mode has this tool, regardless of files."""
-        return tool in ALWAYS or self.rule(tool) is not None
+        return tool in ALWAYS or self.find_group_rule(tool) is not None
 
 
-def _is_in_group(group: Group, tool: str) -> bool:
+def _is_mcp_tool_in_group(group: Group, tool: str) -> bool:
     return group == "mcp" and tool.startswith("mcp_")
 
 
@@ -95,18 +97,18 @@ class Modes(Protocol):
         ...
 
 
-def _group_rules(*names: Group, edit: GroupRule | None = None) -> tuple[GroupRule, ...]:
+def _make_group_rules(*names: Group, edit: GroupRule | None = None) -> tuple[GroupRule, ...]:
     return tuple(edit if name == "edit" and edit else GroupRule(name=name) for name in names)
 
 
 _MARKDOWN = GroupRule(name="edit", file_regex=r"\.md$", description="Markdown files only")
-_ALL = _group_rules("read", "edit", "browser", "command", "mcp")
+_ALL = _make_group_rules("read", "edit", "browser", "command", "mcp")
 BUILT_IN = (
     Mode(
         slug="architect",
         name="Architect",
         when_to_use="Plan and design before anything is built: break a problem down, weigh ways, specify.",
-        groups=_group_rules("read", "edit", "browser", "mcp", edit=_MARKDOWN),
+        groups=_make_group_rules("read", "edit", "browser", "mcp", edit=_MARKDOWN),
     ),
     Mode(
         slug="code",
@@ -118,7 +120,7 @@ BUILT_IN = (
         slug="ask",
         name="Ask",
         when_to_use="Explain and answer: understand code, concepts and documents without changing anything.",
-        groups=_group_rules("read", "browser", "mcp"),
+        groups=_make_group_rules("read", "browser", "mcp"),
     ),
     Mode(
         slug="debug",

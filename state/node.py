@@ -72,14 +72,14 @@ def node(
         raise SetupError(
             f"retries={retries}, retry_wait_s={retry_wait_s}, timeout_s={timeout_s}: expected more."
         )
-    if event := find_persons_move(moves):
+    if event := find_person_only_event(moves):
         raise SetupError(f"moves={moves!r}: only a person makes {event!r}.")
     written = (*writes, "label") if labels and "label" not in writes else writes
 
     def mark(function: _F) -> _F:
         limits = (timeout_s, retries, retry_wait_s)
         spec = NodeSpec(reads, written, labels, nondeterministic, *limits, parts, group, moves)
-        return attach_spec(function, spec)
+        return attach_node_spec(function, spec)
 
     return mark
 
@@ -88,18 +88,18 @@ _PERSONS = frozenset({"use_default", "use_auto_edit", "use_yolo"})
 """Events of `ApprovalModeChart` that widen what runs without approval."""
 
 
-def find_persons_move(moves: tuple[str, ...]) -> str | None:
+def find_person_only_event(moves: tuple[str, ...]) -> str | None:
     """Return the first event that is a person's alone."""
     events = (event for move in moves for event in re.split("[ >*]+", move))
     return next((event for event in events if event in _PERSONS), None)
 
 
-def attach_spec(function: _F, spec: NodeSpec | None) -> _F:
+def attach_node_spec(function: _F, spec: NodeSpec | None) -> _F:
     setattr(function, _ATTRIBUTE, spec)
     return function
 
 
-def spec_of(function: Callable[..., Any]) -> NodeSpec | None:
+def find_node_spec(function: Callable[..., Any]) -> NodeSpec | None:
     return getattr(function, _ATTRIBUTE, None)
 
 
@@ -108,8 +108,8 @@ def inner_task_id(task: str) -> str:
     return f"{task}.0"
 
 
-def requesting_task_id(runtime: "Runtime[Any]", role: str) -> str:
+def require_task_id(runtime: "Runtime[Any]", requester: str) -> str:
     """The requesting graph task: replies are recorded under it, so that a kill doesn't pay twice."""
     if runtime.execution_info is None:
-        raise RunError(f"{role} was asked outside a graph.")
+        raise RunError(f"{requester} was asked outside a graph.")
     return runtime.execution_info.task_id

@@ -41,7 +41,7 @@ def parse_repository(text: str) -> Repository:
         host, slash, path = rest.partition("/")
         if not path or (not host and scheme != "file"):
             raise RepositoryError(f"{shown!r} names no repository. {_EXPECTED}")
-        _refuse_password(text, scheme)
+        _reject_embedded_password(text, scheme)
         start = f"{scheme}://{host}{slash}"
     else:
         host, _, path = text.partition(":")
@@ -53,7 +53,7 @@ def parse_repository(text: str) -> Repository:
     return Repository(start + name, ref)
 
 
-def _refuse_password(url: str, scheme: str) -> None:
+def _reject_embedded_password(url: str, scheme: str) -> None:
     parts = urlsplit(url)
     if parts.password is not None or (scheme in ("http", "https") and parts.username):
         raise RepositoryError(

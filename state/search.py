@@ -76,7 +76,7 @@ class SearchState(Labelled, total=False):
     error: dict[str, str]
 
 
-class Asked(Frozen):
+class IndexQuery(Frozen):
     """One query to the index."""
 
     query: str
@@ -108,7 +108,7 @@ class CodeIndex(Protocol):
         """Whether an embedding model is set, and didn't fail in this update, so that meanings are compared too."""
         ...
 
-    def check_query(self, asked: Asked) -> Asked:
+    def validate_query(self, query: IndexQuery) -> IndexQuery:
         """The query with its path normalised. Raises `ToolError` for missing paths and unknown languages."""
         ...
 
@@ -116,15 +116,15 @@ class CodeIndex(Protocol):
         """This index, whose phases include the hidden, ignored or made folder that the path leads to."""
         ...
 
-    async def try_scan_files(self) -> bool:
+    async def try_lock_and_scan_files(self) -> bool:
         """List the files. False: another process is updating the index."""
         ...
 
-    async def compare_files(self) -> tuple[int, int]:
+    async def diff_files_with_index(self) -> tuple[int, int]:
         """Number of files to index, and of files removed because they are gone."""
         ...
 
-    async def cut_next_files(self) -> int:
+    async def chunk_next_files(self) -> int:
         """Split the next files into chunks; returns the number of files."""
         ...
 
@@ -144,11 +144,11 @@ class CodeIndex(Protocol):
         """Files in the index, and in all, as far as the process that updates it knows."""
         ...
 
-    async def find_candidates(self, asked: Asked) -> Candidates:
+    async def find_candidates(self, query: IndexQuery) -> Candidates:
         """Candidate chunks, by words and by meaning."""
         ...
 
-    def rank_candidates(self, found: Candidates, asked: Asked) -> list[tuple[int, float]]:
+    def rank_candidates(self, found: Candidates, query: IndexQuery) -> list[tuple[int, float]]:
         """The best candidates with their scores, best first, without duplicates."""
         ...
 
@@ -158,6 +158,6 @@ class CodeIndex(Protocol):
 
     async def read_info(self) -> IndexInfo: ...
 
-    async def update(self, path: str, report: Progress, within_s: float) -> IndexInfo:
+    async def update(self, path: str, on_progress: Progress, within_s: float) -> IndexInfo:
         """Run all phases, naming a path, for at most `within_s`; the rest is left for next time."""
         ...

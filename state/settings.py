@@ -356,12 +356,12 @@ class NotifySettings(Section):
     """Timeout of each, in seconds."""
 
     @property
-    def wanted(self) -> bool:
+    def is_enabled(self) -> bool:
         return bool(self.terminal or self.command or self.webhook)
 
     @field_validator("webhook")
     @classmethod
-    def _is_an_address(cls, value: str) -> str:
+    def _validate_address(cls, value: str) -> str:
         if value and not re.match(r"https?://[^/?#]", value):
             raise ValueError("an address that begins with https:// or http://")
         return value
@@ -376,7 +376,7 @@ class GeneralSettings(Section):
 
     @field_validator("default_approval_mode", mode="before")
     @classmethod
-    def _as_gemini_spells_it(cls, value: object) -> object:
+    def _accept_gemini_spelling(cls, value: object) -> object:
         return "auto_edit" if value == "autoEdit" else value
 
 
@@ -407,7 +407,7 @@ class StartSettings(Section):
 
     @field_validator("keep_warm")
     @classmethod
-    def _is_a_duration(cls, value: str) -> str:
+    def _validate_duration(cls, value: str) -> str:
         if value and not parse_duration(value) > 0:
             raise ValueError("a duration such as 90s, 15m or 2h, or nothing")
         return value
@@ -442,14 +442,14 @@ class FleetSettings(Section):
     sandbox: Literal["always", "untrusted"] = "always"
     """Which runs on repositories run their commands in the sandbox; `untrusted`: not those of trusted repositories."""
 
-    def trusts(self, url: str) -> bool:
+    def is_trusted_repository(self, url: str) -> bool:
         return any(fnmatchcase(url, pattern) for pattern in self.trusted_repositories)
 
-    def isolates(self, url: str) -> bool:
+    def should_isolate_repository(self, url: str) -> bool:
         """Whether commands of a run on this repository must run in the sandbox."""
-        return self.sandbox == "always" or not self.trusts(url)
+        return self.sandbox == "always" or not self.is_trusted_repository(url)
 
-    def refuses(self, url: str) -> bool:
+    def is_refused_local_repository(self, url: str) -> bool:
         """Whether the address names a folder of this host that runs may not name."""
         if not url.startswith("file://"):
             return False
@@ -486,7 +486,7 @@ class Settings(Section):
     """Event → definitions, from the last source only; `services/hooks` merges all sources."""
     hooks_config: HooksConfig = Field(default_factory=HooksConfig.default, alias="hooksConfig")
 
-    def entry(self, model: str) -> ModelEntry:
+    def model_entry(self, model: str) -> ModelEntry:
         """What `models` says of a resolved model: by its name, one of its aliases, or its provider."""
         provider, colon, _ = model.partition(":")
         aliases = (alias for alias, target in self.model.aliases.items() if target == model)

@@ -69,7 +69,7 @@ class SystemPromptState(PromptKind, Labelled, total=False):
     changed: list[str]
 
 
-def fingerprint(text: str) -> str:
+def fingerprint_text(text: str) -> str:
     """Short hash: equal for equal texts."""
     return hashlib.sha256(text.strip().encode()).hexdigest()[:12]
 
@@ -83,14 +83,14 @@ def message_sections(message: Message) -> list[SectionOut]:
             name=part.section or "text",
             text=part.text.strip(),
             tokens=estimate_tokens(part.text.strip()),
-            fingerprint=fingerprint(part.text),
+            fingerprint=fingerprint_text(part.text),
         )
         for part in parts
         if isinstance(part, TextPart) and part.text.strip()
     ]
 
 
-def changed_sections(before: dict[str, str], now: dict[str, str]) -> list[str]:
+def changed_sections(before: dict[str, str], after: dict[str, str]) -> list[str]:
     """Names of new or changed sections, in order, then of removed ones."""
-    other = [name for name, mark in now.items() if before.get(name) != mark]
-    return [*other, *(name for name in before if name not in now)]
+    other = [name for name, mark in after.items() if before.get(name) != mark]
+    return [*other, *(name for name in before if name not in after)]

@@ -132,6 +132,6 @@ class Tasks(Protocol):
         """Create the run, which this run's process drives next; returns its id. Idempotent."""
         ...
 
-    def subtask_end(self, run: str) -> TaskEnd | None:
+    def find_subtask_end(self, run: str) -> TaskEnd | None:
         """How it ended; None: it hasn't."""
         ...

@@ -1,8 +1,8 @@
 """text: sanitising strings before they enter state, the chain or the store, and before people see them.
 
-Models and files choose names, commands and addresses. A terminal obeys some characters and hides others, so one command
-can read as another. `make_visible` escapes those, for everything that is named or decided on; `escape_controls` is for
-texts people read: answers, thoughts, output of programs.
+Models and files choose names, commands and addresses. A terminal obeys some characters and hides others, so one
+command can read as another. `make_visible` escapes those, for everything that is named or decided on;
+`sanitize_for_terminal` is for texts people read: answers, thoughts, output of programs.
 """
 
 import json
@@ -53,17 +53,17 @@ def make_visible(text: str) -> str:
     return _DECEIVING.sub(_escape_match, _HOST.sub(_host_to_punycode, text.replace("\r\n", "\n")))
 
 
-def mark_invisible(text: str) -> str:
+def mark_invisible_characters(text: str) -> str:
     """As `make_visible`, but as the page writes what nobody would see: `⟨U+202E⟩`."""
-    return _DECEIVING.sub(_code_point, _HOST.sub(_host_to_punycode, text.replace("\r\n", "\n")))
+    return _DECEIVING.sub(_format_code_points, _HOST.sub(_host_to_punycode, text.replace("\r\n", "\n")))
 
 
-def escape_controls(text: str) -> str:
+def sanitize_for_terminal(text: str) -> str:
     """For reading: escape only what a terminal would obey or never show."""
     return _HARMFUL_TO_READ.sub(_escape_match, text.replace("\r", ""))
 
 
-def spell_controls(text: str) -> str:
+def escape_control_characters(text: str) -> str:
     """Spell out control characters, as `make_visible` does; everything else stays, also what can't be seen."""
     return text if text.isprintable() else _CONTROLS.sub(_escape_match, text)
 
@@ -71,18 +71,18 @@ def spell_controls(text: str) -> str:
 def to_json_text(value: object, indent: int | None = None) -> str:
     """JSON of a value. What else a user's graph holds is written as pydantic does: bytes as base64, nan as null."""
     try:
-        return _encoder(indent).encode(value)
+        return _json_encoder(indent).encode(value)
     except (TypeError, ValueError):
         return json.dumps(to_jsonable(value), ensure_ascii=False, indent=indent)
 
 
 @cache
-def _encoder(indent: int | None) -> json.JSONEncoder:
+def _json_encoder(indent: int | None) -> json.JSONEncoder:
     """Made once: `json.dumps` makes one for each value, which takes as long as an event does."""
-    return json.JSONEncoder(ensure_ascii=False, indent=indent, default=_encode_other, allow_nan=False)
+    return json.JSONEncoder(ensure_ascii=False, indent=indent, default=_encode_bytes_only, allow_nan=False)
 
 
-def _encode_other(value: object) -> str:
+def _encode_bytes_only(value: object) -> str:
     if not isinstance(value, bytes):
         raise TypeError(f"{type(value).__name__} has no JSON")
     from base64 import urlsafe_b64encode
@@ -98,7 +98,7 @@ def to_jsonable(value: Any) -> Any:
         return {str(key): to_jsonable(one) for key, one in cast("dict[Any, Any]", value).items()}
     if isinstance(value, float):
         return value if isfinite(value) else None
-    return _encode_other(value) if isinstance(value, bytes) else value
+    return _encode_bytes_only(value) if isinstance(value, bytes) else value
 
 
 def to_visible_json(value: object, indent: int | None = None) -> str:
@@ -129,7 +129,7 @@ def _escape_match(found: re.Match[str]) -> str:
     return found[0].encode("unicode_escape").decode()
 
 
-def _code_point(found: re.Match[str]) -> str:
+def _format_code_points(found: re.Match[str]) -> str:
     return "".join(f"⟨U+{ord(char):04X}⟩" for char in found[0])
 
 
@@ -143,7 +143,7 @@ def replace_surrogates(text: str) -> str:
     return text if text.isascii() else _SURROGATES.sub("\ufffd", text)
 
 
-def is_visible(text: str) -> bool:
+def has_visible_text(text: str) -> bool:
     """Whether anything readable remains without whitespace, zero-width characters and HTML comments."""
     return bool(_INVISIBLE.sub("", text))
 
@@ -172,10 +172,10 @@ def clean_json(value: object) -> object:
     return replace_surrogates(str(value))
 
 
-def is_nested_deeper(value: object, most: int) -> bool:
-    """Whether lists and objects of a JSON value are nested more than `most` deep."""
+def is_nested_deeper(value: object, max_depth: int) -> bool:
+    """Whether lists and objects of a JSON value are nested more than `max_depth` deep."""
     level: list[object] = [value]
-    for _ in range(most):
+    for _ in range(max_depth):
         inner: list[object] = []
         for outer in level:
             if isinstance(outer, dict):
@@ -201,12 +201,12 @@ _HEADER = re.compile(r"^--- .*\n\+\+\+ .*(?:\n(?=@@ )|\n?\Z)", re.MULTILINE)
 _LEFT_OUT = re.compile(r"^… \d+ more lines of this diff aren't shown \(\+(\d+) −(\d+)\)\.\n?\Z", re.MULTILINE)
 
 
-def cut_diff_notice(lines: int, added: int, removed: int) -> str:
+def truncated_diff_notice(lines: int, added: int, removed: int) -> str:
     """The last line of a diff that is cut."""
     return f"… {lines} more lines of this diff aren't shown (+{added} −{removed}).\n"
 
 
-def find_cut_diff_notice(diff: str) -> str:
+def find_truncated_diff_notice(diff: str) -> str:
     """What `left_out` put at a diff's end; empty: it is whole."""
     found = _LEFT_OUT.search(diff)
     return found[0] if found else ""
@@ -255,12 +255,12 @@ def parse_duration(text: str) -> float:
         return 0.0
 
 
-def format_count(number: int, what: str, several: str = "") -> str:
-    """`1 call`, `3 calls`, `1,200 calls`; `several`: of a word whose plural is another."""
-    return f"{number:,} {what if number == 1 else several or f'{what}s'}"
+def format_count(number: int, noun: str, plural: str = "") -> str:
+    """`1 call`, `3 calls`, `1,200 calls`; `plural`: of a word whose plural is another."""
+    return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
 
 
-def format_amount(n: int) -> str:
+def format_compact_number(n: int) -> str:
     """`950`, `12.3k`, `1.20M`."""
     if n < 1000:
         return str(n)
@@ -282,24 +282,24 @@ def estimate_tokens(text: str) -> int:
     return int(ascii_count / 4 + (len(text) - ascii_count) * 1.5)
 
 
-def did_you_mean(name: str, known: Iterable[str], most: int = 1, cutoff: float = 0.5) -> str:
+def did_you_mean(name: str, known: Iterable[str], max_suggestions: int = 1, cutoff: float = 0.5) -> str:
     """` Did you mean 'x', 'y'?`, or an empty string."""
     from difflib import get_close_matches
 
-    near = get_close_matches(name, [*known], most, cutoff)
+    near = get_close_matches(name, [*known], max_suggestions, cutoff)
     return f" Did you mean {', '.join(map(repr, near))}?" if near else ""
 
 
-def first_validation_error(error: "ValidationError", *around: str) -> tuple[str, str]:
+def first_validation_error(error: "ValidationError", *outer_names: str) -> tuple[str, str]:
     """Where the first fault of a validation is, dotted, with the names of what is around it; and what it is."""
     first = error.errors(include_url=False)[0]
-    return ".".join(map(str, (*filter(None, around), *first["loc"]))), first["msg"]
+    return ".".join(map(str, (*filter(None, outer_names), *first["loc"]))), first["msg"]
 
 
-def join_up_to(items: Sequence[str], most: int) -> str:
+def join_up_to(items: Sequence[str], max_items: int) -> str:
     """`a, b and 3 more`."""
-    more = f" and {len(items) - most} more" if len(items) > most else ""
-    return ", ".join(items[:most]) + more
+    more = f" and {len(items) - max_items} more" if len(items) > max_items else ""
+    return ", ".join(items[:max_items]) + more
 
 
 def schema_violation(schema: Mapping[str, Any], value: object) -> str:

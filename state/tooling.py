@@ -67,7 +67,7 @@ class Processes(Protocol):
         stdin: bytes | None = None,
         on_output: Callable[[str], None] | None = None,
         on_errors: Callable[[bytes], None] | None = None,  # takes stderr, which else is part of the output
-        ours: bool = False,  # a helper program of a tool, not a command of the model's: never sandboxed
+        trusted_helper: bool = False,  # a helper program of a tool, not a command of the model's: never sandboxed
     ) -> ProcessEnd:
         """Run to completion; past the limit, `output` keeps 20 % head and 80 % tail, and a file has all of it."""
         ...
@@ -79,12 +79,12 @@ class Processes(Protocol):
         cwd: Path,
         label: str,
         env: Mapping[str, str] | None = None,
-        ours: bool = False,
+        trusted_helper: bool = False,
     ) -> int:
         """Start in the background, with output going to a file in `outputs/`; returns the command's pid."""
         ...
 
-    def background_processes(self) -> Sequence[Mapping[str, Any]]:
+    def list_background_processes(self) -> Sequence[Mapping[str, Any]]:
         """This drive's background processes: {pid, label, running, exit_code, output_file}."""
         ...
 
@@ -101,11 +101,11 @@ class Outputs(Protocol):
         """A fresh file name in `outputs/`, to be written while something runs."""
         ...
 
-    def rename_to_digest(self, spool: Path, digest: str) -> Path:
+    def rename_spool_to_digest(self, spool: Path, digest: str) -> Path:
         """Rename such a file, already synced, to its sha256 (hex)."""
         ...
 
-    def release_spool(self, spool: Path) -> None:
+    def mark_spool_finished(self, spool: Path) -> None:
         """Nothing writes to such a file any more, and it keeps its name."""
         ...
 
@@ -153,16 +153,18 @@ FilePath = Annotated[
 
 @cache
 def restrict_field(
-    args: type[BaseModel], field: str, names: tuple[str, ...], missing: str
+    args: type[BaseModel], field: str, allowed: tuple[str, ...], error_prefix: str
 ) -> type[BaseModel]:
-    """`args` with one field restricted to these names. `missing` starts the error for any other name."""
+    """`args` with one field restricted to these names. `error_prefix` starts the error for any other name."""
 
     def known(name: str) -> str:
-        if name not in names:
-            raise ValueError(f"{missing}; there are {', '.join(names)}")
+        if name not in allowed:
+            raise ValueError(f"{error_prefix}; there are {', '.join(allowed)}")
         return name
 
-    listed = Field(description=args.model_fields[field].description, json_schema_extra={"enum": list(names)})
+    listed = Field(
+        description=args.model_fields[field].description, json_schema_extra={"enum": list(allowed)}
+    )
     fields: Any = {field: (Annotated[str, AfterValidator(known)], listed)}
     return create_model(args.__name__, __base__=args, **fields)
 
@@ -180,7 +182,7 @@ class FileChange(BaseModel, defer_build=True):
     """What found the place of the change."""
 
 
-def run_returning(result: ToolResult) -> "Run":
+def make_fixed_result_run(result: ToolResult) -> "Run":
     """`run` of a tool whose calls the graph reads or answers itself."""
 
     async def run(args: Any, context: ToolContext) -> ToolResult:  # noqa: ARG001 - every tool has this shape
@@ -223,12 +225,14 @@ class Tool:
     installed: Callable[[], bool] = lambda: True
     """Whether its requirements are installed; if not, models aren't offered it."""
 
-    def renamed(self, name: str, args: type[BaseModel], into: Callable[[Any], BaseModel]) -> "Tool":
-        """The same tool by another name and with other arguments, which `into` converts to its own."""
+    def make_renamed_copy(
+        self, name: str, args: type[BaseModel], convert_args: Callable[[Any], BaseModel]
+    ) -> "Tool":
+        """The same tool by another name and with other arguments, which `convert_args` converts to its own."""
 
         def taking(function: Callable[..., Any]) -> Callable[..., Any]:
             def call(given: Any, *rest: Any) -> Any:
-                return function(into(given), *rest)
+                return function(convert_args(given), *rest)
 
             return call
 
@@ -288,7 +292,7 @@ class Toolset(Protocol):
 
     def declare_tools(self) -> list[ToolDeclaration]: ...
 
-    def tool_info(self, name: str) -> ToolInfo | None:
+    def find_tool_info(self, name: str) -> ToolInfo | None:
         """Scheduling facts about a tool; None: no such tool."""
         ...
 
@@ -324,7 +328,7 @@ class Toolset(Protocol):
         """Execute. Expected failures are results, never exceptions."""
         ...
 
-    def current_digest(self, planned_path: str) -> str | None:
+    def current_file_digest(self, planned_path: str) -> str | None:
         """sha256 of a file's current bytes; None: no file."""
         ...
 
@@ -344,7 +348,7 @@ class Policy(Protocol):
         """Whether a call with effects is a command known to change nothing. May block for seconds."""
         ...
 
-    def allowed_reach(self, call: CallView, risk: Risk, mode: str) -> Reach:
+    def allowed_network_reach(self, call: CallView, risk: Risk, mode: str) -> Reach:
         """Which private addresses a call may connect to."""
         ...
 
@@ -365,7 +369,9 @@ class Policy(Protocol):
         """
         ...
 
-    def narrowed_rule(self, call: CallView, risk: Risk, choice: Choice, mode: str) -> SessionRule | None:
+    def session_rule_for_choice(
+        self, call: CallView, risk: Risk, choice: Choice, mode: str
+    ) -> SessionRule | None:
         """The narrowed rule for an always-choice; None if it can't be narrowed."""
         ...
 

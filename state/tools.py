@@ -23,7 +23,7 @@ class ToolsInput(WorkflowInput):
     history: list[HistoryMessage] = Field(default_factory=list[HistoryMessage])
 
     @model_validator(mode="after")
-    def _one_of_both(self) -> "ToolsInput":
+    def _require_calls_or_text(self) -> "ToolsInput":
         if bool(self.calls) == bool(self.text):
             raise ValueError("give either calls or text")
         return self

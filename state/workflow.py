@@ -40,18 +40,18 @@ class WorkflowContext:
     compress: bool = False
     """Compression was requested instead of a prompt."""
 
-    def prompt(self, text: str) -> str:
+    def record_prompt(self, text: str) -> str:
         """Chain record (detached) of a person's prompt, preceded by its attachments."""
         prompt = Message(role="user", origin="person", content=str(clean_json(text)))
         return self.transcript.append("", [*self.attached, prompt])
 
-    def ide(self, ide: Mapping[str, JsonValue] | None) -> str:
+    def record_ide(self, ide: Mapping[str, JsonValue] | None) -> str:
         """Chain record (detached) of an input's `ide`; empty: none."""
         text = json.dumps(clean_json(ide))
         return self.transcript.append("", [Message(role="user", content=text)]) if ide else ""
 
 
-def to_message(field: str, item: Mapping[str, Any]) -> Message:
+def parse_input_message(field: str, item: Mapping[str, Any]) -> Message:
     """Convert an input's message to a record. Raises `InputError` naming the field."""
     try:
         return Message.model_validate(clean_json(dict(item)))
@@ -63,7 +63,8 @@ def to_message(field: str, item: Mapping[str, Any]) -> Message:
 def append_history(transcript: Transcript, history: list[HistoryMessage]) -> str:
     """Head of a new chain with the history; `""` if empty."""
     messages = [
-        to_message(f"history.{i}", item.model_dump(exclude_defaults=True)) for i, item in enumerate(history)
+        parse_input_message(f"history.{i}", item.model_dump(exclude_defaults=True))
+        for i, item in enumerate(history)
     ]
     return transcript.append("", messages) if messages else ""
 
@@ -78,7 +79,7 @@ def read_history(transcript: Transcript, head: str) -> list[dict[str, Any]]:
     ]
 
 
-def error_of_state(values: Mapping[str, Any]) -> ErrorInfo | None:
+def error_from_state(values: Mapping[str, Any]) -> ErrorInfo | None:
     """The error in a final state, if any."""
     error = values.get("error")
     return ErrorInfo(**error) if error else None

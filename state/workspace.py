@@ -15,7 +15,7 @@ class PathRefused(ToolError):  # noqa: N818 - a refusal, not a fault
         super().__init__("path_refused", message)
 
 
-def ignored_text(path: str, *, git: bool) -> str:
+def ignored_path_message(path: str, *, git: bool) -> str:
     """Say what keeps a path from tools: git (`git`) or the agent's own ignore files."""
     if git:
         return f"{path!r} is ignored by git; go on without it, or ask the user to show what is in it."
@@ -26,7 +26,7 @@ LeaveOut = Callable[[str, Collection[str], Collection[str]], bool]
 """Whether to leave an entry out, by its name, the names beside it and, once it is opened, those in it."""
 
 
-class Place(NamedTuple):
+class OpenDirEntry(NamedTuple):
     """A name in a directory held open, so that the checked file is the one used."""
 
     directory: int
@@ -77,12 +77,14 @@ class Workspace(Protocol):
         """Resolve a path for writing; stricter than `resolve_readable`. Raises `PathRefused`."""
         ...
 
-    def open_place(self, path: Path, *, make: bool = False) -> AbstractContextManager[Place]:
-        """Open a checked real path's directory, following no links; `make` creates missing ones. Raises `PathRefused`,
-        and `OSError`: ELOOP if a link appeared on the way meanwhile."""
+    def open_parent_directory(
+        self, path: Path, *, create_missing: bool = False
+    ) -> AbstractContextManager[OpenDirEntry]:
+        """Open a checked real path's directory, following no links; `create_missing` creates missing ones. Raises
+        `PathRefused`, and `OSError`: ELOOP if a link appeared on the way meanwhile."""
         ...
 
-    def record_written(self, path: Path, digest: str | None) -> None:
+    def record_written_digest(self, path: Path, digest: str | None) -> None:
         """Note the hash of what a tool wrote: a command that changes a protected file afterwards is found by it."""
         ...
 
@@ -102,7 +104,7 @@ class Workspace(Protocol):
         """Whether .gitignore (git repositories only; skipped if `git` is false), .geminiignore or .rooignore match."""
         ...
 
-    def ignore_test_for(self, directory: Path, *, git: bool = True) -> Callable[[str, bool], bool]:
+    def make_ignore_test(self, directory: Path, *, git: bool = True) -> Callable[[str, bool], bool]:
         """`is_ignored` for many entries of one directory: takes a name and whether it is a directory."""
         ...
 

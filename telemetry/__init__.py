@@ -14,9 +14,9 @@ from importlib.util import find_spec
 from interlock.engine.store import Store
 from interlock.engine.store.runs import (
     count_waiting_requests,
+    find_or_create_trace,
     list_rows_to_export,
     mark_trace_exported,
-    open_trace,
 )
 from interlock.state import events as ev
 from interlock.state.settings import TelemetrySettings
@@ -112,7 +112,9 @@ class Telemetry:
 
     def __init__(self, settings: TelemetrySettings, store: Store, run: str, env: Mapping[str, str]) -> None:
         self._settings, self._store, self._run = settings, store, run
-        self._trace = open_trace(store, run, _current_span_ids() or parse_traceparent(env.get(VARIABLE)))
+        self._trace = find_or_create_trace(
+            store, run, _current_span_ids() or parse_traceparent(env.get(VARIABLE))
+        )
         first = not self._trace.until
         self._span, self._parent = (
             (self._trace.root, self._trace.parent) if first else (secrets.token_hex(8), self._trace.root)
@@ -151,7 +153,7 @@ class Telemetry:
         if isinstance(event, ev.Result):
             self._send_drive_span(event)
         elif time.monotonic() - self._last > _EVERY_S:
-            self._send_ended_spans([])
+            self._send_new_batch([])
 
     def _send_drive_span(self, event: ev.Result) -> None:
         about: Attributes = {
@@ -167,9 +169,9 @@ class Telemetry:
         name, until = f"invoke_workflow {self._workflow}", time.time()
         drive = Span("run", name, self._span, self._parent, self._began, until, about, failed)
         self._measurements.append(waiting_requests_measurement(count_waiting_requests(self._store.home)))
-        self._send_ended_spans([drive], until)
+        self._send_new_batch([drive], until)
 
-    def _send_ended_spans(self, extra_spans: list[Span], until: float | None = None) -> None:
+    def _send_new_batch(self, extra_spans: list[Span], until: float | None = None) -> None:
         """`until`: everything that ended before then is in the store."""
         since = self._trace.until
         spans = [
@@ -187,7 +189,7 @@ class Telemetry:
             if until is not None:
                 mark_trace_exported(self._store, self._run, until)
 
-        self._sender.send(Batch(self._trace.trace, self._span, spans, measurements, logs, done))
+        self._sender.enqueue_batch(Batch(self._trace.trace, self._span, spans, measurements, logs, done))
 
 
 def _event_logs(event: ev.Event, *, with_content: bool) -> Iterator[Log]:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import uuid4
 
-from interlock.services.files.disk import make_private_file
+from interlock.services.files.disk import ensure_private_file
 from interlock.state.settings import TelemetrySettings
 from interlock.telemetry.spans import Attributes, Measurement, Span
 
@@ -65,7 +65,7 @@ class Sender:
             self.wait_until_drained
         )  # the command line ends without Python's cleanup, and asks itself
 
-    def send(self, batch: Batch) -> None:
+    def enqueue_batch(self, batch: Batch) -> None:
         with self._changed:
             self._left += 1
         self._batches.put(batch)
@@ -81,7 +81,7 @@ class Sender:
             batch = self._batches.get()
             try:
                 exporters = exporters or _Exporters(self._settings)
-                if not (why := exporters.send(batch)) and batch.drive not in self._lost:
+                if not (why := exporters.export_batch(batch)) and batch.drive not in self._lost:
                     batch.done()
             except Exception as error:  # an exporter's bug is none of the run's
                 why = f"{type(error).__name__}: {error}"
@@ -112,7 +112,7 @@ class _Exporters:
         make_exporters = _file_exporters if settings.outfile else _collector_exporters
         self._spans, self._metrics, self._logs = make_exporters(settings)
 
-    def send(self, batch: Batch) -> str:
+    def export_batch(self, batch: Batch) -> str:
         """Why the spans weren't taken; empty: they were. Many collectors take nothing else: they are asked once."""
         if batch.spans and not _export_and_check(self._spans, [*self._readable_spans(batch)]):
             return "it didn't take the spans"
@@ -223,7 +223,7 @@ def _file_exporters(settings: TelemetrySettings) -> tuple[Any, Any, Any]:
     from opentelemetry.sdk.trace.export import ConsoleSpanExporter
 
     path = Path(settings.outfile).expanduser()
-    make_private_file(path)
+    ensure_private_file(path)
     file = path.open("a", encoding="utf-8")
 
     def line(data: Any) -> str:

@@ -66,14 +66,14 @@ class Spans:
         steps = [row for row in rows.steps if not is_hidden_node(row["node"])]
         for row in rows.models:
             began = row["at"] - row["duration_ms"] / 1000
-            yield self._model_span(row, _enclosing_step(steps, began, row["at"], task=row["task"][:8]))
+            yield self._model_span(row, _find_enclosing_step(steps, began, row["at"], task=row["task"][:8]))
         made = [call for call in list_calls(self._home, self._run) if call.state == "done"]
         told = results_by_call_id(self._home, self._run) if self._content else {}
         for call in made:
             if call.ended and call.ended > since:
                 yield self._tool_span(
                     call,
-                    _enclosing_step(steps, call.started or call.ended, call.ended, node="run_tool"),
+                    _find_enclosing_step(steps, call.started or call.ended, call.ended, node="run_tool"),
                     told,
                 )
         yield from map(self._approval_span, rows.answered)
@@ -185,7 +185,9 @@ class Spans:
         return Span("approval", f"approval {name}", key, self._drive, *times, what)
 
 
-def _enclosing_step(steps: Iterable[Any], start: float, end: float, *, task: str = "", node: str = "") -> Any:
+def _find_enclosing_step(
+    steps: Iterable[Any], start: float, end: float, *, task: str = "", node: str = ""
+) -> Any:
     """Return the node that a call was made in: the one that it sticks out of least, then the innermost.
 
     Of this task, or of this name if there is one.

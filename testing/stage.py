@@ -17,7 +17,7 @@ from interlock.engine.options import Pending
 from interlock.engine.read import list_runs, list_step_rows, list_steps, list_waiting_requests, root_node_path
 from interlock.engine.read.run_path import build_run_path
 from interlock.engine.store import queries
-from interlock.engine.workflows import Source
+from interlock.engine.workflows import WorkflowSource
 from interlock.graphs import register_pipeline
 from interlock.graphs.pipeline import Pipeline
 from interlock.state.errors import UserError
@@ -79,7 +79,7 @@ def reads_from(lines: Iterable[str]) -> Person:
 def load_and_register_workflow(workflow: str | Path | Pipeline) -> Pipeline | str:
     """A workflow by name, by file, or itself; registered in this process from then on."""
     if isinstance(workflow, Path):
-        workflow = Source(workflow.stem.replace("_", "-"), workflow).load()
+        workflow = WorkflowSource(workflow.stem.replace("_", "-"), workflow).load()
     if isinstance(workflow, Pipeline):
         register_pipeline(workflow)
     return workflow

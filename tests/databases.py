@@ -112,7 +112,7 @@ def rows_of(home: Path, run: str = "") -> list[tuple[object, ...]]:
 def changed(home: Path, sql: str, *values: object) -> None:
     """Change rows behind the product's back."""
     with closing(Store(home).connect()) as conn:
-        conn.stored(sql, values)
+        conn.execute_raw(sql, values)
 
 
 def drop_below(*folders: Path) -> None:

@@ -54,7 +54,7 @@ if __name__ == "__main__":
     from unsynced import sync_nothing
 
     sync_nothing()
-    import_all = fork_server.import_all
+    import_all = fork_server.preload_run_modules
 
     def imported() -> None:
         import_all()
@@ -66,6 +66,6 @@ if __name__ == "__main__":
         gc.collect()
         gc.freeze()  # otherwise collections of forks copy the pages that they share
 
-    fork_server.import_all = imported
+    fork_server.preload_run_modules = imported
     fork_server.UNUSED_S = 3600.0
     fork_server.main(sys.argv[2])

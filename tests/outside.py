@@ -13,8 +13,8 @@ import pytest
 OUTSIDE: Mapping[str, frozenset[str]] = {
     "clock": frozenset({"now"}),
     "context": frozenset(
-        {"summarize_repository", "list_trees", "load_commands", "resolve_reference"}
-        | {"ide_state", "resolve_references", "load_memory_near", "load_memory"}
+        {"summarize_repository", "render_directory_trees", "load_commands", "resolve_path_reference"}
+        | {"read_ide_state", "resolve_prompt_references", "load_subdirectory_memory", "load_memory"}
     ),
     "index": frozenset({"__call__"}),
     "toolset": frozenset({"read_file_to_edit", "written_paths"}),
@@ -29,7 +29,7 @@ INSIDE: Mapping[str, frozenset[str]] = {
     "clock": frozenset({"monotonic"}),
     # The system prompt is rebuilt, so that a replay reports a changed one.
     "context": frozenset(
-        {"roots", "has_ide", "system_prompt_replacement", "load_mode_rules", "system_facts"}
+        {"roots", "has_ide_source", "system_prompt_replacement", "load_mode_rules", "system_facts"}
     ),
     "modes": frozenset({"find_mode", "list_modes"}),
     # A replay has how each check ended.
@@ -37,15 +37,17 @@ INSIDE: Mapping[str, frozenset[str]] = {
         {"command", "must_pass_with_original_tests", "is_test", "run_check", "run_with_original_tests"}
     ),
     # A replay has the results of calls, and the problems of those that never ran.
-    "toolset": frozenset({"run_call", "plan_change", "preview_call", "find_call_problem", "current_digest"})
-    | {"declare_tools", "tool_info", "nearest_tool_names", "summarize_call"},
+    "toolset": frozenset(
+        {"run_call", "plan_change", "preview_call", "find_call_problem", "current_file_digest"}
+    )
+    | {"declare_tools", "find_tool_info", "nearest_tool_names", "summarize_call"},
     # What it writes belongs to the run; its folder has the run's name.
     "plans": frozenset({"folder", "redirect_to_plans_folder", "write_plan", "start_main_run"}),
     "steps": frozenset(
-        {"record_start", "record_end", "hand_on_graph", "take_over_graph"}
+        {"record_start", "record_end", "detach_graph_steps", "attach_graph_steps"}
         | {"record_route", "record_reason", "record_decision", "commit"}
         # Numbers count from a task's beginning, in a replay as well.
-        | {"record_failure", "next_number"}
+        | {"record_failure", "next_occurrence_index"}
     ),
 }
 RECORDED = frozenset(
@@ -82,13 +84,13 @@ def undeclared(monkeypatch: pytest.MonkeyPatch) -> set[str]:
     # Not above: what starts the workers would import all of LangGraph first, too.
     from interlock.graphs import user_nodes
     from interlock.state.deps import Deps
-    from interlock.state.node import spec_of
+    from interlock.state.node import find_node_spec
 
     undeclared: set[str] = set()
     called = user_nodes.call_node
 
     def watched(function: Any, state: Any, runtime: Any) -> Any:
-        spec = spec_of(function)
+        spec = find_node_spec(function)
         recorded = function.__name__ in FIND_AGAIN
         if spec is None or spec.nondeterministic or recorded or not isinstance(runtime.context, Deps):
             return called(function, state, runtime)

@@ -48,7 +48,7 @@ def sandbox_for(
         home=beside / "home",
         state=beside / "state",
         env={"PATH": os.environ["PATH"], **(env or {})},
-        others=[clones] if clones else [],
+        other_run_folders=[clones] if clones else [],
     )
     assert made is not None
     return made

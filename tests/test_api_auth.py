@@ -13,7 +13,7 @@ from patience import HANG_S
 from websockets.exceptions import InvalidStatus, WebSocketException
 from websockets.sync.client import connect
 
-from interlock.engine.graph_files import load_listed_app
+from interlock.engine.graph_files import load_langgraph_app
 from interlock.state.errors import ConfigError
 
 AUTH = """
@@ -261,5 +261,5 @@ def test_an_app_whose_auth_cant_be_read_isnt_served(
     tmp_path: Path, settings: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(ConfigError) as error:
-        load_listed_app(app_with(tmp_path, **settings))
+        load_langgraph_app(app_with(tmp_path, **settings))
     assert message in str(error.value) and "\n" not in str(error.value)

@@ -16,7 +16,7 @@ from patience import until
 
 from interlock.cli.warm.fork_client import FORKER, Child
 from interlock.engine.client import Options, api_rows
-from interlock.web.drive_process import DriveDiedError, DriveJob, start_drive
+from interlock.web.drive_process import DriveDiedError, DriveJob, start_drive_process
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def _kill_drive(ours: Ours, drive: str) -> None:
     home = Path(ours.env["INTERLOCK_HOME"])
 
     def process() -> list[Any]:
-        found = api_rows.served(home, "drive", drive)
+        found = api_rows.find_api_row(home, "drive", drive)
         return found.body.get("process") or [] if found else []
 
     until(process, "the drive's process")
@@ -82,7 +82,7 @@ def test_a_drive_killed_before_it_gets_its_work_is_reported_as_dead(tmp_path: Pa
 
     try:
         with pytest.raises(DriveDiedError, match="died before it began"):
-            asyncio.run(start_drive(DriveJob(Options(home=tmp_path), "r-1"), kill))
+            asyncio.run(start_drive_process(DriveJob(Options(home=tmp_path), "r-1"), kill))
     finally:
         FORKER.stop_server()
 

@@ -68,17 +68,17 @@ def test_a_page_of_threads_is_the_same_whatever_it_is_a_page_of(ours: Ours) -> N
     """Runs of every status, and threads of programs among them: filters and pages agree with the whole list."""
     store = Store(Path(ours.env["INTERLOCK_HOME"]))
     statuses = ("done", "failed", "cancelled", "open", "open")
-    with store.open().writing() as conn:
+    with store.create_or_migrate().write_transaction() as conn:
         for number in range(10):
             insert_run(
                 conn, NewRun(f"paged{number}", "paged", "/nowhere", f"title {number % 2}", {}, {"prompt": ""})
             )
             kept = (statuses[number % 5], 1000.0 + number, 2000.0 - number)
-            conn.stored(
+            conn.execute_raw(
                 f"update runs set status = $1, created = $2, updated = $3 where run = 'paged{number}'", kept
             )
         child = "update runs set parent = 'paged0', subtask_of = 'paged0' where run = 'paged9'"
-        conn.stored(child)
+        conn.execute_raw(child)
     with ours.http() as http:
 
         def search(**given: Any) -> tuple[list[str], int]:

@@ -16,8 +16,8 @@ from scripted import call, tools
 from interlock.engine import Outcome, fork_sync, resume_sync
 from interlock.engine.diagrams import declared_edges
 from interlock.engine.store.journal import SqlJournal
-from interlock.engine.store.runs import ignored_in, read_run_options
-from interlock.engine.travel.replay import replay
+from interlock.engine.store.runs import ignored_tests_of_options, read_run_options
+from interlock.engine.travel.replay import replay_run
 from interlock.state.events import AgentBlocked
 
 pytestmark = pytest.mark.usefixtures("nodes_declare_what_they_ask")
@@ -266,7 +266,7 @@ def test_a_kill_between_what_is_kept_and_the_first_change_costs_nothing(
         patch.setattr(SqlJournal, "record_intent", cut)
         outcome = stage.run("main", {"prompt": "x"}, check=CHECK, approval_mode="yolo")
     assert (stage.work / "tests" / "run.sh").read_text() == FILES["tests/run.sh"]
-    assert ignored_in(read_run_options(stage.folder / "home", outcome.run)) is not None
+    assert ignored_tests_of_options(read_run_options(stage.folder / "home", outcome.run)) is not None
     outcome = stage.resume(outcome)
     assert "with tests/run.sh as before" in outcome.pending[0]["reason"]
 
@@ -275,7 +275,7 @@ def test_a_replay_runs_no_check(tmp_path: Path) -> None:
     scene = Scene([DONE, EASY, DONE], [approve], "done", {"check": f"echo >> ../count; {CHECK}"})
     stage, outcome = play("main", scene, tmp_path)
     before = (stage.folder / "count").read_text()
-    found = asyncio.run(replay(stage.folder / "home", outcome.run))
+    found = asyncio.run(replay_run(stage.folder / "home", outcome.run))
     assert found.divergence is None, found
     assert (stage.folder / "count").read_text() == before
     assert [e.by for e in stage.events if isinstance(e, AgentBlocked)] == ["check"]

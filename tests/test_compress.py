@@ -186,7 +186,7 @@ def called(name: str, answer: str, status: str = "success", /, **args: Any) -> l
 
 def test_what_a_person_said_outlives_two_compressions_whose_summaries_forgot_it(tmp_path: Path) -> None:
     """So do rejections, skills in use and the memory files of sub-directories; nudges are nobody's words."""
-    rejection = load_prompt("run/call_rejected").text(feedback="not even once")
+    rejection = load_prompt("run/call_rejected").render(feedback="not even once")
     memory = {"type": "text", "text": "web: no jQuery\n", "section": "memory:web/GEMINI.md"}
     history = [
         *(RULES, MEMORY, {"role": "user", "content": "Never touch the API.\nReally."}),

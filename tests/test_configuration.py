@@ -133,7 +133,7 @@ KINDS: dict[str, tuple[str, str, tuple[str, str], Callable[[RunConfig], object]]
     "trust": (
         "user/.interlock/trusted.json",
         '{{"{work}": "{}"}}',
-        ("trusted", "untrusted"),
+        ("is_workspace_trusted", "untrusted"),
         lambda c: c.trusted,
     ),
     "gemini's trust": (
@@ -218,13 +218,16 @@ def test_a_file_that_is_added_changed_replaced_or_removed_counts_at_once(
 def test_without_a_change_the_next_drive_gets_the_same_value(tmp_path: Path, options: Options) -> None:
     root = tmp_path / "work"
     first = load_run_configuration(options, root)
-    parts = (first.loaded_settings, first.agents, first.rules, first.trusted)
+    parts = (first.loaded_settings, first.agents, first.rules, first.is_workspace_trusted)
     wait_for_a_tick(tmp_path)
     again = load_run_configuration(replace(options, env={**options.env}), root)
     if stamps.TICK_NS:
         assert again is not first, "what was written a moment ago may be written again in the same tick"
     else:
-        assert again is first and (again.loaded_settings, again.agents, again.rules, again.trusted) == parts
+        assert (
+            again is first
+            and (again.loaded_settings, again.agents, again.rules, again.is_workspace_trusted) == parts
+        )
     assert load_run_configuration(replace(options, env={"GEMINI_MODEL": "x"}), root) is not first
     assert load_run_configuration(replace(options, model="x"), root) is not first
 
@@ -294,7 +297,7 @@ def test_every_file_that_is_opened_and_folder_that_is_listed_has_a_stamp(
     for name, form, (word, _), _ in KINDS.values():
         put(tmp_path / name, text_of(form, word, options))
     asked = (
-        "trusted",
+        "is_workspace_trusted",
         "environment",
         "loaded_settings",
         "hooks",
@@ -303,7 +306,7 @@ def test_every_file_that_is_opened_and_folder_that_is_listed_has_a_stamp(
         "modes",
         "commands",
         "rules",
-        "ignored_warnings",
+        "untrusted_files_warnings",
     )
     configurations = [
         load_run_configuration(one, tmp_path / "work") for one in (options, replace(options, repository={}))

@@ -19,7 +19,7 @@ from interlock.graphs.graph_changes import PLACES
 from interlock.graphs.supersteps import SuperstepTask
 from interlock.state import events
 from interlock.state.charts import CHARTS, initial_state, legal_moves
-from interlock.state.node import spec_of
+from interlock.state.node import find_node_spec
 
 TABLE = yaml.load(
     (Path(__file__).parent / "documented_flows.yaml").read_text(encoding="utf-8"), yaml.CSafeLoader
@@ -105,19 +105,19 @@ def declared(graph: str, node: str) -> Any:
 
 
 def lists(graph: str, node: str, item: str) -> bool:
-    spec = spec_of(declared(graph, node))
+    spec = find_node_spec(declared(graph, node))
     parts = spec.parts if spec else ()
     return any(item in (p.when, *p.what, *(one.partition(":")[0] for one in p.what)) for p in parts)
 
 
 def is_branch(graph: str, node: str, condition: str, item: str) -> bool:
-    spec = spec_of(declared(graph, node))
+    spec = find_node_spec(declared(graph, node))
     return any(p.numbers and p.when == condition and item in p.what for p in (spec.parts if spec else ()))
 
 
 def keys(of: str) -> Callable[[str, str, str], bool]:
     def names(graph: str, node: str, key: str) -> bool:
-        spec = spec_of(declared(graph, node))
+        spec = find_node_spec(declared(graph, node))
         return spec is not None and key in getattr(spec, of)
 
     return names

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from interlock.services.files.calls import FileCalls
+from interlock.services.files.calls import FileWriteCalls
 from interlock.services.toolset import BuiltinToolset
 from interlock.testing import Stage, kill_everywhere
 
@@ -33,7 +33,7 @@ def test_a_file_that_somebody_else_writes_before_the_edit_does_is_left_alone(
     """While the run is interrupted, or between reading and writing."""
     stage = staged(tmp_path)
     file = stage.work / "a.txt"
-    plan = FileCalls.plan
+    plan = FileWriteCalls.plan_change
 
     async def cut(*_: Any, **__: Any) -> None:
         raise Cut
@@ -43,7 +43,9 @@ def test_a_file_that_somebody_else_writes_before_the_edit_does_is_left_alone(
         return await plan(*args, **kwargs)
 
     with monkeypatch.context() as patch:
-        patch.setattr(BuiltinToolset, "run_call", cut) if cut_off else patch.setattr(FileCalls, "plan", late)
+        patch.setattr(BuiltinToolset, "run_call", cut) if cut_off else patch.setattr(
+            FileWriteCalls, "plan_change", late
+        )
         outcome = stage.run("edit", EDIT)
     if cut_off:
         file.write_text("zero\none\ntwo\n")

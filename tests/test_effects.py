@@ -26,7 +26,7 @@ from interlock.engine.driver.stop import Stop
 from interlock.engine.options import Options
 from interlock.engine.read import list_runs
 from interlock.engine.travel.fork import fork_run
-from interlock.engine.travel.replay import replay
+from interlock.engine.travel.replay import replay_run
 from interlock.nodes.effects import EffectEntry
 from interlock.state.deps import GRACE_S
 from interlock.testing import Stage, kill_everywhere, said
@@ -335,7 +335,7 @@ def test_a_fork_repeats_the_effects_after_its_step_only_and_a_replay_none(stage:
     assert left(stage)[3:] == ["second", *WORDS, *WORDS, "second"]
     for run in done:
         before = left(stage)
-        replayed = asyncio.run(replay(stage.home, run.run))
+        replayed = asyncio.run(replay_run(stage.home, run.run))
         assert replayed.divergence is None
         assert left(stage) == before
 

@@ -25,11 +25,11 @@ from patience import HANG_S, until
 from scripted import says, shell, tools
 
 from interlock.cli.catalog import build_parser
-from interlock.engine.audit import sign
-from interlock.engine.store import Store, audit, state_home
-from interlock.engine.store.audit import VARIABLE, load_audit_key
+from interlock.engine.audit import sign_text
+from interlock.engine.store import Store, audit, resolve_state_directory
+from interlock.engine.store.audit import VARIABLE, load_or_create_audit_key
 from interlock.engine.store.leases import read_lease, revoke_lease
-from interlock.engine.store.queue import enqueue_run, hand_to_workers, take_back
+from interlock.engine.store.queue import enqueue_run, hand_to_workers, withdraw_run_from_workers
 from interlock.engine.store.runs import set_run_error
 
 __all__ = ["run"]
@@ -209,7 +209,7 @@ def test_a_worker_drives_a_run_that_is_decided_from_any_terminal(
     told = fleet("logs", name, "-f")
     assert (told.code, told.out.splitlines()[-1]) == (0, "Made it.")
     until(lambda: fleet("fleet", "--json").json["jobs"] == [])
-    with Store(state_home()).writing() as conn:
+    with Store(resolve_state_directory()).write_transaction() as conn:
         enqueue_run(conn, name, "nobody's")  # as while its worker delivers what it changed
     assert f"Run {name} is done: there is nothing to stop." in fleet("cancel", name).err
     assert [job["run"] for job in fleet("fleet", "--json").json["jobs"]] == [name], "it is delivered"
@@ -278,8 +278,8 @@ def test_a_run_that_no_worker_drives_waits_and_is_taken_back(fleet: Run, tmp_pat
     assert fleet("fleet", "--json").json["jobs"] == []
     assert _status(fleet, name) == "interrupted"
     assert fleet("wait", name).code == 130
-    with closing(Store(state_home()).connect()) as conn:
-        assert conn.jobs.list_unsure_runs(12) == [], "no worker puts it back"
+    with closing(Store(resolve_state_directory()).connect()) as conn:
+        assert conn.jobs.list_possibly_abandoned_runs(12) == [], "no worker puts it back"
     fleet("resume", name)
     assert _status(fleet, name) == "queued"
     assert len(fleet("fleet", "--json").json["jobs"]) == 1, "whoever resumes it hands it to the workers again"
@@ -421,8 +421,8 @@ def test_idle_workers_and_drives_hold_two_connections_each_and_are_counted(
 
 def test_the_fleet_lists_fifty_jobs_and_says_how_many_more_there_are(fleet: Run, tmp_path: Path) -> None:
     _begin(fleet, tmp_path)
-    with Store(state_home()).writing() as conn:
-        conn.stored(
+    with Store(resolve_state_directory()).write_transaction() as conn:
+        conn.execute_raw(
             "insert into procrastinate_jobs (queue_name, task_name, lock, queueing_lock) "
             "select 'q', 'interlock.drive', 'run' || n, 'run' || n from generate_series(1, 59) n"
         )
@@ -472,7 +472,9 @@ def test_audit_records_bear_the_databases_time(
     monkeypatch.setattr("interlock.fleet.postgres_sessions._KEPT_S", 0.0)
     monkeypatch.setattr("interlock.state.clock._ahead", 0.0)
     monkeypatch.setattr(time, "time", lambda: true() + 3600)
-    with Store(state_home()).writing() as conn:  # a door that doesn't look which version the store has
+    with Store(
+        resolve_state_directory()
+    ).write_transaction() as conn:  # a door that doesn't look which version the store has
         set_run_error(conn, name, {"type": "cancelled", "message": ""})
         revoke_lease(conn, name)
         conn.update("approvals", {"superseded": 1}, {"superseded": 0})
@@ -677,7 +679,9 @@ def test_a_run_that_was_given_up_or_cancelled_is_over_on_every_other_host(
     os.kill(pid, signal.SIGKILL)
     assert fleet("wait", cancelled, "--timeout", f"{HANG_S:g}s").code not in (0, 124)
     assert "is interrupted" in fleet("logs", cancelled, "-f").err
-    with Store(state_home()).writing() as conn:  # as its owner left it, by an earlier version
+    with Store(
+        resolve_state_directory()
+    ).write_transaction() as conn:  # as its owner left it, by an earlier version
         conn.update("lease", {"held": 1}, {"run": given_up})
     assert _status(fleet, given_up) == "failed", "the row's end decides"
     assert fleet("resume", given_up, "--detach").code == 0
@@ -695,7 +699,7 @@ def test_a_run_that_is_cancelled_stops_at_its_next_commit(fleet: Run, worker: Wo
     until((tmp_path / "work" / "begun").exists)
     fleet("cancel", name)
     worker.line(f"{name}: stopped on request")
-    with Store(state_home()).writing() as conn:
+    with Store(resolve_state_directory()).write_transaction() as conn:
         row = read_lease(conn, name)
     assert row and not row.held and row.epoch == 2, (
         "its process gave it back: who started the run had the first"
@@ -759,8 +763,8 @@ def test_a_job_is_put_back_on_the_databases_clock(
 
     name, now = _begin(fleet, tmp_path), utils.utcnow
     monkeypatch.setattr(utils, "utcnow", lambda: now() + timedelta(hours=1))
-    with closing(Store(state_home()).connect()) as conn, conn.transaction():
-        take_back(conn, name)
+    with closing(Store(resolve_state_directory()).connect()) as conn, conn.transaction():
+        withdraw_run_from_workers(conn, name)
         assert hand_to_workers(conn, name, 2)
         query = (
             "select scheduled_at < now() + interval '1 minute' from procrastinate_jobs where status = 'todo'"
@@ -841,8 +845,8 @@ def test_compose_makes_one_audit_key_for_all_and_keeps_it(
     signed: set[tuple[str, str]] = set()
     for _ in range(2):
         subprocess.run(["sh", "-c", command.replace("$$", "$")], check=True)
-        signed.add(sign(load_audit_key(tmp_path), b"head"))
-        audit._read_key_file.cache_clear()
+        signed.add(sign_text(load_or_create_audit_key(tmp_path), b"head"))
+        audit._read_or_create_key_file.cache_clear()
     assert len(signed) == 1
 
 

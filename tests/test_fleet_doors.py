@@ -51,7 +51,7 @@ def test_a_queued_run_says_that_no_worker_is_alive_and_how_to_start_one(
             how = "interlock worker" if both else "interlock worker --queue repairs"
             assert who in line and line.endswith(f", and no worker is alive. Start one: {how}"), (door, line)
         with writing() as conn:
-            conn.stored(
+            conn.execute_raw(
                 "insert into procrastinate_workers default values"
             )  # it has just given a sign of life
         assert not [text for text in told().values() if "no worker" in text]
@@ -76,11 +76,11 @@ def _driven_elsewhere() -> int:
             "insert into procrastinate_jobs (queue_name, task_name, lock, status, args) "
             "values ($1, $2, $3, 'doing', $4) returning id"
         )
-        return conn.stored(sql, ("q", "interlock.drive", "another", args)).fetchone()[0]
+        return conn.execute_raw(sql, ("q", "interlock.drive", "another", args)).fetchone()[0]
 
 
 def test_what_programs_start_waits_for_the_limits_of_its_user_by_priority(fleet: Run, ours: Ours) -> None:
-    from interlock.engine.store.rate_limits import leave
+    from interlock.engine.store.rate_limits import end_job_admission
 
     assert fleet("limits", "user=ci", "--runs", "1").code == 0
     token = ours.tokens("new", "ci", "--role", "drive")
@@ -100,7 +100,7 @@ def test_what_programs_start_waits_for_the_limits_of_its_user_by_priority(fleet:
         )
         assert (refused.status_code, "whole number" in refused.json()["detail"]) == (422, True)
         with writing() as conn:
-            leave(conn, job)
+            end_job_admission(conn, job)
         until(lambda: _status(page, late) != "pending", "its turn")
         assert _status(page, early) == "success", (
             "the higher priority comes first, and ends before the other begins"
@@ -173,7 +173,7 @@ def test_rows_that_whoever_starts_runs_may_write_open_no_page_and_let_no_server_
     with writing() as conn:
         for kind, name, thread, body in forged:
             values = (kind, name, thread, run, json.dumps(body), 9e9)
-            conn.stored("insert into served values ($1, $2, $3, $4, $5, $6)", values)
+            conn.execute_raw("insert into served values ($1, $2, $3, $4, $5, $6)", values)
     ours.kill()
     ours.serve()
     with ours.http("forged") as thief, ours.http() as page:
@@ -192,7 +192,7 @@ def _prompt(page: httpx.Client, run: str, text: str) -> httpx.Response:
 def test_a_prompt_on_the_page_waits_for_the_limits_of_its_user_also_for_the_next_server(
     fleet: Run, ours: Ours, talked: tuple[httpx.Client, str]
 ) -> None:
-    from interlock.engine.store.rate_limits import leave
+    from interlock.engine.store.rate_limits import end_job_admission
 
     page, run = talked
     assert fleet("limits", "user=ci", "--runs", "1").code == 0
@@ -209,7 +209,7 @@ def test_a_prompt_on_the_page_waits_for_the_limits_of_its_user_also_for_the_next
     ours.kill()
     ours.serve()
     with writing() as conn:
-        leave(conn, job)
+        end_job_admission(conn, job)
     until(lambda: "Answer 2." in fleet("logs", run).out, "the answer to what waited")
     until(lambda: not fleet("fleet", "--json").json["queued"], "its turn to be given back")
     assert fleet("runs", "--json").json[0]["error"] is None

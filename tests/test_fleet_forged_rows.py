@@ -19,7 +19,7 @@ from scripted import call, tools
 from test_fleet import Worker, on_another_host, served_page
 from test_fleet_git import Begin, begin, git, origin, settings
 
-from interlock.engine.store import state_home
+from interlock.engine.store import resolve_state_directory
 
 __all__ = ["begin", "origin", "run", "settings"]
 
@@ -153,7 +153,7 @@ def test_who_removes_a_run_removes_no_file_that_others_named(
     script = put(tmp_path / "script.json", [{"text": "Done."}])
     assert fleet("-p", "do it", "-m", f"script:{script}").code == 0
     name = fleet("runs", "--json").json[0]["run"]
-    precious = put(state_home() / "precious.txt", "kept")
+    precious = put(resolve_state_directory() / "precious.txt", "kept")
     os.utime(precious, (0, 0))
     submitter("insert into named_files values ('../precious.txt', %s)", name)
     told = fleet("runs", "rm", name)
@@ -165,7 +165,7 @@ def test_who_removes_a_run_removes_no_file_that_others_named(
 def test_a_run_whose_id_is_a_path_can_be_removed(
     fleet: Run, submitter: Act, parked: str, tmp_path: Path
 ) -> None:
-    kept = put(state_home().parent / "precious" / "notes.txt", "kept")
+    kept = put(resolve_state_directory().parent / "precious" / "notes.txt", "kept")
     _copied(submitter, parked, "../../precious")
     told = fleet("runs", "rm", "../../precious")
     assert (told.code, kept.read_text()) == (0, "kept"), told

@@ -19,7 +19,7 @@ from patience import sweep_part
 from test_fleet import fleet
 from test_fleet_git import Begin, begin, git, origin, settings
 
-from interlock.engine.store import state_home
+from interlock.engine.store import resolve_state_directory
 from interlock.fleet import checkout, delivery, drive_process, mirrors
 
 __all__ = ["begin", "fleet", "origin", "run", "settings"]
@@ -67,7 +67,7 @@ def _driven(name: str, host: Path, file: Path, at: int = 0) -> int:
         held, _ = os.pipe()
         os.dup2(held, 0)
         _Moments(file, at).watch()
-        os._exit(drive_process.main(name, str(state_home())))
+        os._exit(drive_process.main(name, str(resolve_state_directory())))
     except BaseException:
         traceback.print_exc()
         os._exit(9)

@@ -14,17 +14,17 @@ from patience import until
 from scripted import shell, tools
 from test_fleet import Worker, fleet
 
-from interlock.engine.store import Store, state_home
+from interlock.engine.store import Store, resolve_state_directory
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.queue import hand_to_workers, requeue_abandoned_run
-from interlock.engine.store.rate_limits import admit
+from interlock.engine.store.rate_limits import admit_or_requeue_job
 
 __all__ = ["fleet", "run"]
 
 
 @contextmanager
 def writing() -> Generator[Connection]:
-    with closing(Store(state_home()).connect()) as conn, conn.transaction():
+    with closing(Store(resolve_state_directory()).connect()) as conn, conn.transaction():
         yield conn
 
 
@@ -53,8 +53,8 @@ def test_users_take_turns_and_higher_priorities_come_first(fleet: Run, tmp_path:
     shown = [(job["run"], job["user"], job["priority"]) for job in fleet("fleet", "--json").json["jobs"]]
     assert shown[1] == (urgent, "anna", 5)
     with writing() as conn:  # its worker died with it, and came back to end its job
-        conn.stored("delete from procrastinate_jobs where lock = $1", (first[3],))
-        conn.stored("insert into step_rows values ($1, 1, '', 0, '', 0, '[]')", (first[3],))
+        conn.execute_raw("delete from procrastinate_jobs where lock = $1", (first[3],))
+        conn.execute_raw("insert into step_rows values ($1, 1, '', 0, '', 0, '[]')", (first[3],))
         assert hand_to_workers(conn, first[3])
     order = [job[1] for _ in range(6) if (job := fetched())]
     assert order == [urgent, first[3], first[1], bobs[0], first[2], bobs[1]], "what has begun goes first"
@@ -69,7 +69,7 @@ def test_a_job_that_a_worker_left_behind_when_it_had_put_its_run_back_holds_nobo
         assert hand_to_workers(conn, names[0])
     assert fetched() is None
     with writing() as conn:
-        for abandoned in conn.jobs.list_unsure_runs(12.0):
+        for abandoned in conn.jobs.list_possibly_abandoned_runs(12.0):
             requeue_abandoned_run(conn, abandoned)
     assert [job[1] for _ in names if (job := fetched())] == names
 
@@ -77,7 +77,7 @@ def test_a_job_that_a_worker_left_behind_when_it_had_put_its_run_back_holds_nobo
 def test_a_run_over_the_limit_of_its_user_waits_without_a_process_until_another_ends(
     fleet: Run, tmp_path: Path
 ) -> None:
-    from interlock.engine.store.rate_limits import admit, leave
+    from interlock.engine.store.rate_limits import admit_or_requeue_job, end_job_admission
 
     assert fleet("limits", "user=*", "--runs", "1").code == 0
     names = [begin(fleet, tmp_path, user) for user in ("anna", "anna", "bob")]
@@ -85,7 +85,7 @@ def test_a_run_over_the_limit_of_its_user_waits_without_a_process_until_another_
 
     def admitted(name: str) -> str:
         with writing() as conn:
-            return admit(conn, jobs[name], name, 0, "")
+            return admit_or_requeue_job(conn, jobs[name], name, 0, "")
 
     def ended(name: str) -> None:
         with writing() as conn:
@@ -99,10 +99,10 @@ def test_a_run_over_the_limit_of_its_user_waits_without_a_process_until_another_
     assert "limit of user anna" in fleet("fleet").out
     assert "The limit of user 'anna' leaves no room: 1 run at once." in fleet("show", names[1]).out
     with writing() as conn:
-        leave(conn, jobs[names[2]])
+        end_job_admission(conn, jobs[names[2]])
     assert fetched() is None, "it waits for one of its own user"
     with writing() as conn:
-        leave(conn, jobs[names[0]])
+        end_job_admission(conn, jobs[names[0]])
     assert (next_ := fetched()) and next_[1] == names[1]
     assert "limit" not in fleet("runs").out
 
@@ -118,7 +118,7 @@ FIGURES = {
 def test_each_figure_is_counted_over_all_runs_by_the_databases_clock(
     fleet: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from interlock.engine.store.rate_limits import count, find_wait, list_applying_limits
+    from interlock.engine.store.rate_limits import add_limit_use, find_request_wait, list_applying_limits
 
     monkeypatch.setattr("interlock.state.clock._ahead", 0.0)  # afterwards, too
     monkeypatch.setattr(time, "time", lambda: 0.0)
@@ -128,33 +128,33 @@ def test_each_figure_is_counted_over_all_runs_by_the_databases_clock(
         with writing() as conn:
             limits = list_applying_limits(conn, {"user": user, "workflow": "main", "model": "m"})
             for _ in range(3):
-                assert find_wait(conn, limits, 50) is None
-                count(conn, limits, 1, 100, 0.2)
-            assert (wait := find_wait(conn, limits, 100)) and said in wait.why
+                assert find_request_wait(conn, limits, 50) is None
+                add_limit_use(conn, limits, 1, 100, 0.2)
+            assert (wait := find_request_wait(conn, limits, 100)) and said in wait.why
             assert wait.seconds and 0 < wait.seconds <= 31 * 86400
             assert not list_applying_limits(conn, {"user": "bob", "workflow": "main", "model": "m"})
-            conn.stored("update limit_use set since = since - 100 * 86400")  # the period is over
-            conn.stored("update limit_seconds set since = since - 100")
-            assert find_wait(conn, limits, 100) is None
+            conn.execute_raw("update limit_use set since = since - 100 * 86400")  # the period is over
+            conn.execute_raw("update limit_seconds set since = since - 100")
+            assert find_request_wait(conn, limits, 100) is None
         assert fleet("limits", f"user={user}", "--json").json[0]["used"] == {figure: 0}
 
 
 def test_a_minute_is_any_60_seconds_and_a_limit_counts_from_when_it_is_set(fleet: Run) -> None:
-    from interlock.engine.store.rate_limits import count, find_wait, list_applying_limits
+    from interlock.engine.store.rate_limits import add_limit_use, find_request_wait, list_applying_limits
 
     names = {"user": "anna", "workflow": "main"}
 
     def use(requests: int, seconds_ago: int) -> None:
         with writing() as conn:
-            count(conn, list_applying_limits(conn, names), requests, 0, 0.0)
-            conn.stored(
+            add_limit_use(conn, list_applying_limits(conn, names), requests, 0, 0.0)
+            conn.execute_raw(
                 "update limit_seconds set since = since - $1 where since > extract(epoch from now()) - 5",
                 (seconds_ago,),
             )
 
     def waits() -> float | None:
         with writing() as conn:
-            wait = find_wait(conn, list_applying_limits(conn, names))
+            wait = find_request_wait(conn, list_applying_limits(conn, names))
         return wait.seconds if wait else None
 
     assert fleet("limits", "user=*", "--requests", "10").code == 0
@@ -237,11 +237,11 @@ def test_a_limit_counts_runs_that_were_begun_before_it_was_set(fleet: Run, tmp_p
     names = [begin(fleet, tmp_path, "anna") for _ in range(2)]
     job, run_name = fetched() or (0, "")
     with writing() as conn:
-        assert not admit(conn, job, run_name, 0, "")
+        assert not admit_or_requeue_job(conn, job, run_name, 0, "")
     assert fleet("limits", "user=*", "--runs", "1").code == 0
     job, run_name = fetched() or (0, "")
     with writing() as conn:
-        assert "1 run at once" in admit(conn, job, run_name, 0, ""), names
+        assert "1 run at once" in admit_or_requeue_job(conn, job, run_name, 0, ""), names
 
 
 def test_users_are_those_who_signed_in_whatever_their_environment_says(

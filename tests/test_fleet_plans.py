@@ -34,10 +34,10 @@ def test_every_statement_of_a_runs_life_has_an_index(
     monkeypatch.setenv("INTERLOCK_STORE", fresh_database())
     script = put(tmp_path / "script.json", SCRIPT)
     assert run("fleet", "init").code == 0
-    seen, told = dict[str, None](), PostgresConnection.ask
+    seen, told = dict[str, None](), PostgresConnection.execute_pipelined
     monkeypatch.setattr(
         PostgresConnection,
-        "ask",
+        "execute_pipelined",
         lambda one, sql, given=(): seen.setdefault(sql) or told(one, sql, given),
     )
     _life(run, f"script:{script}")
@@ -102,20 +102,20 @@ def test_no_look_up_of_one_run_in_a_file_scans_a_table(
 ) -> None:
     from contextlib import closing
 
-    from interlock.engine.store import sqlite, state_home
+    from interlock.engine.store import resolve_state_directory, sqlite
 
     monkeypatch.delenv("INTERLOCK_STORE", raising=False)
     script = put(tmp_path / "script.json", SCRIPT)
     assert run("-p", "make it", "-m", f"script:{script}").code == 75
     (name,) = [row["run"] for row in run("runs", "--json").json]
     seen = dict[str, Values]()
-    stored = sqlite.SqliteConnection.stored
+    stored = sqlite.SqliteConnection.execute_raw
 
     def noted(conn: sqlite.SqliteConnection, sql: str, values: Values = ()) -> object:
         seen.setdefault(sql, values)
         return stored(conn, sql, values)
 
-    monkeypatch.setattr(sqlite.SqliteConnection, "stored", noted)
+    monkeypatch.setattr(sqlite.SqliteConnection, "execute_raw", noted)
     looks = (
         ("show", name),
         ("show", name, "--calls"),
@@ -126,7 +126,7 @@ def test_no_look_up_of_one_run_in_a_file_scans_a_table(
     for words in (*looks, ("wait", name), ("show", name[:5]), ("resume", name, "--approve", "all")):
         assert run(*words).code in (0, 75), words
     slow = dict[str, list[str]]()
-    reader = sqlite.Sqlite(state_home() / "interlock.db").connect_reader()
+    reader = sqlite.Sqlite(resolve_state_directory() / "interlock.db").connect_reader()
     assert reader
     with closing(reader) as conn:
         for sql, values in seen.items():

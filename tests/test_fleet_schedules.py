@@ -80,7 +80,7 @@ def _scheduled(fleet: Run, tmp_path: Path, *flags: str) -> str:
 def _come(name: str) -> None:
     """Let a time of a schedule come."""
     with writing() as conn:
-        due = conn.stored(
+        due = conn.execute_raw(
             "update procrastinate_jobs set scheduled_at = now(), args = args || jsonb_build_object("
             "'due', (extract(epoch from clock_timestamp()) * 1000)::bigint) where lock = $1 and status = 'todo'",
             (f"schedule:{name}",),
@@ -115,7 +115,7 @@ def _cut(*_: object) -> None:
 def test_a_time_whose_worker_was_killed_is_tried_again_and_starts_one_run(
     fleet: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from interlock.engine.store import queue, state_home
+    from interlock.engine.store import queue, resolve_state_directory
     from interlock.fleet import schedule_process
 
     name = _scheduled(fleet, tmp_path)
@@ -125,17 +125,17 @@ def test_a_time_whose_worker_was_killed_is_tried_again_and_starts_one_run(
     fetch = "select (procrastinate_fetch_job_v2(null, null)).args ->> 'due'"
     with writing() as conn:
         (due,) = conn.execute(fetch).fetchone()
-        queue.retry_abandoned_starts(conn, 12)
+        queue.retry_abandoned_schedule_starts(conn, 12)
         assert conn.execute(jobs).fetchall() == [("todo", int(due), True)]
     monkeypatch.setattr(schedule_process, "exit_when_worker_ends", lambda: None)
     with monkeypatch.context() as patch:
-        patch.setattr(schedule_process.queue, "started", _cut)
-        assert schedule_process.main(name, due, str(state_home())) == schedule_process.TRY_AGAIN
-    assert schedule_process.main(name, due, str(state_home())) == 0
+        patch.setattr(schedule_process.queue, "record_schedule_start", _cut)
+        assert schedule_process.main(name, due, str(resolve_state_directory())) == schedule_process.TRY_AGAIN
+    assert schedule_process.main(name, due, str(resolve_state_directory())) == 0
     (row,) = fleet("runs", "--json").json
     (schedule,) = fleet("schedule", "--json").json
     assert (schedule["run"], schedule["said"]) == (row["run"], "")
     with writing() as conn:
-        conn.stored("delete from procrastinate_jobs")  # whatever lost it
-        queue.retry_abandoned_starts(conn, 12)
+        conn.execute_raw("delete from procrastinate_jobs")  # whatever lost it
+        queue.retry_abandoned_schedule_starts(conn, 12)
         assert [row[2] for row in conn.execute(jobs)] == [False], "a schedule without a job is planned"

@@ -30,7 +30,7 @@ from interlock.engine.store import Store
 from interlock.engine.store.checkpoints import list_root_checkpoints
 from interlock.engine.store.saver import Serde
 from interlock.engine.workflows import find_workflow
-from interlock.graphs.langgraph_internals import earlier_interrupt_id, types_stored_in_any_graph
+from interlock.graphs.langgraph_internals import always_storable_types, langgraph_interrupt_id
 from interlock.graphs.stored_values import StorableTypes
 from interlock.nodes import guarded_tools
 from interlock.state.deps import Deps
@@ -1347,15 +1347,15 @@ def test_an_answer_to_a_run_that_an_earlier_version_parked_counts_for_what_was_s
     with closing(Store(options.home).connect()) as conn, conn.transaction():
         key, value = conn.execute("select key, request from approvals").fetchone()
         task = key.removeprefix("interrupt:").partition(":")[0]
-        name = earlier_interrupt_id(f"node:{task}", 0)
+        name = langgraph_interrupt_id(f"node:{task}", 0)
         old = {**json.loads(value), "key": f"interrupt:{name}:0"}
         changed = (old["key"], name, json.dumps(old))
-        conn.stored("update approvals set key = $1, interrupt = $2, request = $3", changed)
-        serde = Serde(StorableTypes(types_stored_in_any_graph()))
+        conn.execute_raw("update approvals set key = $1, interrupt = $2, request = $3", changed)
+        serde = Serde(StorableTypes(always_storable_types()))
         of_interrupt = "where channel = '__interrupt__'"
         (item,) = serde.loads_typed(conn.execute(f"select type, value from writes {of_interrupt}").fetchone())
         saved = serde.dumps_typed((Interrupt(item.value, id=name),))
-        conn.stored(f"update writes set type = $1, value = $2 {of_interrupt}", saved)
+        conn.execute_raw(f"update writes set type = $1, value = $2 {of_interrupt}", saved)
     put(Path("amount"), "1" if same else "1000")
     done = answered(parked, options, "yes")
     if same:
@@ -1372,7 +1372,7 @@ def test_equal_guarded_calls_are_told_apart_by_their_tool_call(
     """Whichever begins first after a restart: a refusal stays with its call, and so does what a call has done."""
 
     def numbered(name: str, deps: Deps, info: Any) -> str:
-        return f"{name}.{deps.steps.next_number(info.task_id, name)}"
+        return f"{name}.{deps.steps.next_occurrence_index(info.task_id, name)}"
 
     file = written(options, PAYING_TWICE)
     monkeypatch.chdir(str(options.workspace))

@@ -2,7 +2,7 @@
 
 from resource import RUSAGE_SELF, getrusage
 
-from interlock.state.frames import with_frame_room
+from interlock.state.frames import reserve_stack_space
 
 _CALLS = 1_000
 
@@ -22,9 +22,9 @@ def _leaf(*numbers: int) -> int:
 
 
 def test_calls_map_no_memory_at_any_depth() -> None:
-    roomy = with_frame_room(_faults)
+    roomy = reserve_stack_space(_faults)
     assert max(map(roomy, range(200))) < _CALLS / 2
 
 
 def test_a_function_with_room_takes_and_gives_what_it_does_otherwise() -> None:
-    assert with_frame_room(dict[str, int])(a=1) == {"a": 1} and with_frame_room(max)(2, 1) == 2
+    assert reserve_stack_space(dict[str, int])(a=1) == {"a": 1} and reserve_stack_space(max)(2, 1) == 2

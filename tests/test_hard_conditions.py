@@ -61,7 +61,7 @@ def test_binary_and_odd_files_get_a_sentence_each(work: Path) -> None:
 )
 def test_a_spoilt_store_is_one_line_and_left_as_it_is(work: Path, spoil: Any, says: str) -> None:
     store = Store(work.parent / "home")
-    store.open()
+    store.create_or_migrate()
     spoil(store.path)
     bytes_before = store.path.read_bytes()
     (work / "s.yaml").write_text("- text: hi\n")
@@ -75,7 +75,7 @@ def test_a_spoilt_store_is_one_line_and_left_as_it_is(work: Path, spoil: Any, sa
 
 def test_a_store_that_a_newer_program_changes_while_it_is_open_is_named(tmp_path: Path) -> None:
     store = Store(tmp_path)
-    store.open()
+    store.create_or_migrate()
     with closing(store.connect()) as conn:
         _version(store.path, 99)
         with pytest.raises(StoreError, match="newer Interlock"), explain_store_errors(store.path):

@@ -107,7 +107,7 @@ def test_the_types_of_a_graph_and_of_those_inside_it_name_what_may_be_loaded() -
     inner: Any = StateGraph(Holds).add_node("look", lambda _: {}).add_edge(START, "look")
     outer = declared("a", "in", **{"in": inner.compile()}).compile()
     assert (Kept.__module__, "Kept") in langgraph_internals.types_named_by_graph(outer)
-    assert ("langchain_core.messages.ai", "AIMessage") in langgraph_internals.types_stored_in_any_graph()
+    assert ("langchain_core.messages.ai", "AIMessage") in langgraph_internals.always_storable_types()
 
 
 def test_a_class_of_data_is_loaded_by_its_module_and_a_function_or_unknown_module_is_not() -> None:

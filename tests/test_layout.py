@@ -434,7 +434,11 @@ def questions_in(module: ast.Module) -> Iterator[str]:
             kinds = re.findall(r"\w+", ast.unparse(node.args[1])) if len(node.args) > 1 else []
             if node.func.id in ("isinstance", "issubclass"):
                 yield from (text for kind in kinds if WAYS_OF_WORKFLOWS.fullmatch(kind))
-            if node.func.id in ("hasattr", "getattr") and {*kinds} & {"graph", "factory", "takes_any_value"}:
+            if node.func.id in ("hasattr", "getattr") and {*kinds} & {
+                "graph",
+                "factory",
+                "accepts_any_input",
+            }:
                 yield text
         elif isinstance(node, ast.MatchClass) and WAYS_OF_WORKFLOWS.fullmatch(ast.unparse(node.cls)):
             yield f"case {ast.unparse(node)}"

@@ -15,7 +15,7 @@ from interlock.engine import Outcome
 from interlock.engine.store import Store, retention, select_rows
 from interlock.engine.store.chain import list_dropped_messages
 from interlock.engine.store.checkpoints import read_state_at_step
-from interlock.engine.store.integrity import damage
+from interlock.engine.store.integrity import find_damaged_records
 from interlock.engine.store.retention import remove_run
 from interlock.services.files.filesystem import OutputFiles, store_content
 
@@ -85,7 +85,7 @@ def test_masking_moves_older_outputs_to_files_when_it_frees_enough(tmp_path: Pat
     gone = list_dropped_messages(stage.folder / "home", outcome.run)
     assert sum(len(part) for part in gone) >= 3
     assert all(not m.text.startswith("<tool_output_masked>") for part in gone for m in part)
-    assert list(damage(stage.folder / "home", outcome.run)) == []
+    assert list(find_damaged_records(stage.folder / "home", outcome.run)) == []
 
 
 TODOS = call(
@@ -125,7 +125,7 @@ def test_after_twenty_compressions_rules_todos_and_open_approvals_are_there(tmp_
     assert "- [completed] understand the bug\n- [in_progress] write <the> & fix" in told.text
     assert [m.text for m in messages].count("please fix it") <= 1
     assert [p["tool_name"] for p in outcome.pending] == ["run_shell_command"]
-    assert list(damage(home, outcome.run)) == []
+    assert list(find_damaged_records(home, outcome.run)) == []
     first = list_dropped_messages(home, outcome.run)[0]
     assert any(m.text == "please fix it" for m in first) or any(m.text == "please fix it" for m in messages)
     ended = stage.resume(outcome, *approve(outcome))
@@ -147,8 +147,8 @@ def test_a_store_of_an_earlier_version_lists_what_its_runs_name_when_the_first_i
     first, second = (drive(stage, *replies).run for _ in range(2))
     listed = sorted(map(tuple, select_rows(home, "select name, run from named_files")))
     assert {run for _, run in listed} == {"", first, second}
-    with Store(home).writing() as conn:
-        conn.stored("delete from named_files")
+    with Store(home).write_transaction() as conn:
+        conn.execute_raw("delete from named_files")
     files = {path.name for path in OutputFiles(home).directory.iterdir()}
     remove_run(home, first)
     assert {path.name for path in OutputFiles(home).directory.iterdir()} <= files
@@ -174,7 +174,7 @@ def test_files_of_long_outputs_go_with_the_last_run_that_names_them_or_has_begun
     assert before, "the whole output"
     remove_run(home, first)
     assert kept() == before
-    remove = retention.remove_if_not_stored_since
+    remove = retention.remove_file_if_older_than
 
     def meanwhile(path: Path, since: float) -> None:
         """Another run stores the same bytes; its row comes later."""
@@ -183,7 +183,7 @@ def test_files_of_long_outputs_go_with_the_last_run_that_names_them_or_has_begun
         remove(path, since)
 
     with monkeypatch.context() as patch:
-        patch.setattr(retention, "remove_if_not_stored_since", meanwhile)
+        patch.setattr(retention, "remove_file_if_older_than", meanwhile)
         remove_run(home, second)
     assert kept() == before
     remove_run(home, drive(stage, *replies).run)

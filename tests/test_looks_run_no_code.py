@@ -13,7 +13,7 @@ from folders import put
 from patience import until
 from test_roles import ROUTES, status
 
-from interlock.web.api.payloads import assistant_id_of_workflow, thread_id_of_run
+from interlock.web.api.payloads import assistant_id_for_workflow, thread_id_for_run
 
 NOTE = '''"""note: asks whether a note may go."""
 
@@ -129,12 +129,12 @@ def looks(lab: Lab) -> list[tuple[str, str]]:
             others = {
                 "id": f"{run}-1",
                 "name": name,
-                "thread": thread_id_of_run(run),
+                "thread": thread_id_for_run(run),
                 "checkpoint": str(uuid4()),
             }
             one: dict[str, Any] = {**others, "call": "x", "cron": "x", "namespace": "x"}
             one["run"] = run if path.startswith("/api") else str(uuid4())
-            for assistant in (assistant_id_of_workflow(name), name):
+            for assistant in (assistant_id_for_workflow(name), name):
                 found.append((method, path.format(**{**one, "assistant": assistant})))
     return list(dict.fromkeys(found))
 
@@ -165,7 +165,7 @@ def test_who_may_start_runs_sees_what_their_code_makes(lab: Lab, tokens: Mapping
         *(f"/api/workflows/{name}{way}" for name in ("named.py:ask", "note") for way in ("", "/diagram")),
         *(f"/api/runs/{lab.runs[name]}/diagram" for name in ("named.py:ask", "ask", "note")),
         *(f"/assistants/ask/{way}" for way in ("schemas", "graph", "subgraphs")),
-        f"/threads/{thread_id_of_run(lab.runs['named.py:ask'])}/state",
+        f"/threads/{thread_id_for_run(lab.runs['named.py:ask'])}/state",
     ]
     with lab.ours.http(tokens["view"]) as view:
         for door in doors[1:-1]:
@@ -200,7 +200,7 @@ def _seen(http: httpx.Client, thread: str) -> dict[str, Any]:
 
 
 def test_the_state_of_a_run_is_shown_from_its_record(lab: Lab, tokens: Mapping[str, str]) -> None:
-    thread = thread_id_of_run(lab.runs["named.py:ask"])
+    thread = thread_id_for_run(lab.runs["named.py:ask"])
     with lab.ours.http(tokens["view"]) as view, lab.ours.http(tokens["drive"]) as drive:
         recorded, made = _seen(view, thread), _seen(drive, thread)
     assert recorded["state"]["interrupts"] and recorded["state"]["values"]["text"] == "About tea."

@@ -97,6 +97,6 @@ def test_a_picture_that_is_refused_is_left_out_and_the_conversation_goes_on(
     ],
 )
 def test_the_window_is_read_from_the_refusal(text: str, window: int, counted: int) -> None:
-    from interlock.services.models.provider_errors import read_overflow_limits
+    from interlock.services.models.provider_errors import parse_overflow_limits
 
-    assert read_overflow_limits(text) == (window, counted)
+    assert parse_overflow_limits(text) == (window, counted)

@@ -26,7 +26,7 @@ from interlock.graphs.graph import Graph
 from interlock.state.calls import merge_by_key
 from interlock.state.deps import Deps, Token
 from interlock.state.errors import SetupError, UserError
-from interlock.state.node import NodeSpec, node, spec_of
+from interlock.state.node import NodeSpec, find_node_spec, node
 
 DIAGRAMS = Path(__file__).parent.parent / "diagrams"
 
@@ -473,8 +473,8 @@ def _each_job(state: Batch) -> list[Job]:
 def driven(folder: Path, graph: Graph) -> Iterator[tuple[Any, Callable[[Any], Any]]]:
     """A new store, and what drives the graph in it."""
     store = Store(folder)
-    store.open()
-    with closing(store.connect_driver()) as conn:
+    store.create_or_migrate()
+    with closing(store.connect_for_driver()) as conn:
         steps = StepLog(conn=conn, run="t")
         app: Any = graph.compile(Saver(conn, steps))
         deps = SimpleNamespace(steps=steps, cancel=Token(), emit=id, effects=KEEPS_NOTHING)
@@ -572,7 +572,9 @@ def test_nodes_that_share_a_superstep_stop_for_nobody() -> None:
 
 def nodes_of(graph: Graph) -> dict[str, NodeSpec]:
     """The declarations of a graph's own nodes."""
-    found = {given[0]: spec_of(given[1]) for declare, given in graph.declarations if declare is Graph.node}
+    found = {
+        given[0]: find_node_spec(given[1]) for declare, given in graph.declarations if declare is Graph.node
+    }
     return {name: spec for name, spec in found.items() if spec}
 
 

@@ -358,10 +358,10 @@ def test_an_always_in_plan_mode_ends_with_the_plan(tmp_path: Path) -> None:
     stage = Stage(tmp_path / "stage", PLANS)
     outcome = stage.run("main", {"prompt": "go"}, approval_mode="plan")
     rule = SessionRule(tool="web_fetch", path="a.invalid", modes=LOOSER["plan"])
-    assert rule.covers == "web_fetch on a.invalid, until the plan ends"
+    assert rule.scope_text == "web_fetch on a.invalid, until the plan ends"
     with closing(Store(stage.folder / "home").connect()) as conn:
-        conn.stored("update approvals set seq = 9")
-        conn.stored(
+        conn.execute_raw("update approvals set seq = 9")
+        conn.execute_raw(
             "insert into approvals (seq, id, run, key, request, answer, asked_at, rule) "
             "values (1, 'x', $1, 'x', '{}', '{}', 0, $2)",
             (outcome.run, rule.model_dump_json()),
@@ -369,8 +369,10 @@ def test_an_always_in_plan_mode_ends_with_the_plan(tmp_path: Path) -> None:
         approvals = SqlApprovals(conn, outcome.run)
         for choice, holds in (("reject", True), ("proceed_once", False)):
             text = Answer(choice=choice).model_dump_json()
-            conn.stored("update approvals set answer = $1 where id = $2", (text, outcome.pending[0]["id"]))
-            assert approvals.session_rules() == ([rule] if holds else [])
+            conn.execute_raw(
+                "update approvals set answer = $1 where id = $2", (text, outcome.pending[0]["id"])
+            )
+            assert approvals.list_session_rules() == ([rule] if holds else [])
 
 
 def test_main_gets_the_plan_that_was_approved_whatever_has_become_of_its_file(tmp_path: Path) -> None:

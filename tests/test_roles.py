@@ -160,7 +160,7 @@ def test_the_table_has_every_route() -> None:
 
 
 def test_the_app_answers_nothing_beside_the_table_but_the_sign_in_and_the_empty_page(tmp_path: Path) -> None:
-    made: Any = app.Page(Options(home=tmp_path), Access(1)).guard
+    made: Any = app.PageServer(Options(home=tmp_path), Access(1)).guard
     found: set[tuple[str, str]] = set()
     for route in made._app.routes:
         methods = (getattr(route, "methods", None) or {"*"}) - {"HEAD"}

@@ -15,7 +15,7 @@ from fake_gemini.fake import FakeGemini
 from folders import put
 from scripted import says, tools
 
-from interlock.engine.store.audit import Record
+from interlock.engine.store.audit import AuditRecord
 from interlock.engine.store.checkpoints import decompress_row
 from interlock.services.files.blobs import inflate_body
 
@@ -63,7 +63,7 @@ def legible(row: Sequence[object]) -> list[str]:
     for n, value in enumerate(row):
         if isinstance(value, bytes):
             values[n] = decompress_row(str(row[n - 1]), inflate_body(value))[1].decode("utf-8", "replace")
-    return [*map(str, values), str(Record.of(row[1:])) if row[0] == "audit" else ""]
+    return [*map(str, values), str(AuditRecord.from_row(row[1:])) if row[0] == "audit" else ""]
 
 
 def found(home: Path, *secrets: str) -> list[str]:

@@ -58,7 +58,9 @@ class Calls:
             change = self.plan(name, **args)
             if isinstance(change, ToolResult):
                 return change
-            with self.context.workspace.open_place(Path(change.path), make=True) as place:
+            with self.context.workspace.open_parent_directory(
+                Path(change.path), create_missing=True
+            ) as place:
                 write_atomically(place, change.after, self.context.key)
             return ToolResult(status="success", content=change.message, meta={"diff": change.diff})
         try:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from contextlib import aclosing
 
 from interlock.engine.client import Client, Decision, Options, Outcome, Pending
-from interlock.engine.client.following import RunStanding
+from interlock.engine.client.following import RunStatus
 from interlock.engine.client.requests import choices_by_key, describe_request, make_decision
 from interlock.state.errors import InterlockError, UserError
 from interlock.state.events import Event, Init, MessageEvent, ToolResultEvent, ToolUse
@@ -55,7 +55,7 @@ class Toy:
         """Wait until nothing is driven."""
         if self._driving:
             await self._driving
-        while self._following and self._place != self.client.record_end_cursor(self.run):
+        while self._following and self._place != self.client.cursor_at_record_end(self.run):
             await asyncio.sleep(0.05)
         if self._following:
             self._following.cancel()
@@ -64,16 +64,19 @@ class Toy:
     async def _drive(self, prompt: str) -> None:
         if self.run:
             work = self.client.resume(
-                self.run, prompt, renderers=[self._begun()], asker=self, replace_unfinished=True
+                self.run, prompt, renderers=[self._begun()], decider=self, replace_unfinished=True
             )
         else:
-            work = self.client.start("main", {"prompt": prompt}, renderers=[self._begun()], asker=self)
+            work = self.client.start("main", {"prompt": prompt}, renderers=[self._begun()], decider=self)
         outcome = await work
         self._say(f"= {outcome.status}")
 
     def _begun(self) -> Callable[[Event], None]:
         """Follows the run from when its id is known."""
-        loop, cursor = asyncio.get_running_loop(), self.client.record_end_cursor(self.run) if self.run else ""
+        loop, cursor = (
+            asyncio.get_running_loop(),
+            self.client.cursor_at_record_end(self.run) if self.run else "",
+        )
 
         def begun(event: Event) -> None:
             if isinstance(event, Init):
@@ -90,7 +93,7 @@ class Toy:
         async with aclosing(self.client.follow_events(run, cursor)) as found:
             async for event, place in found:
                 self._place = place or self._place
-                if not isinstance(event, RunStanding):
+                if not isinstance(event, RunStatus):
                     self._event(event)
 
     def _event(self, event: Event) -> None:
@@ -118,5 +121,5 @@ class Toy:
                 made.append(make_decision(request, way, why))
         return made
 
-    def refused(self, error: UserError, /) -> None:
+    def on_decisions_refused(self, error: UserError, /) -> None:
         self._say(f"error: {error}")

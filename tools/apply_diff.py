@@ -15,15 +15,15 @@ from interlock.tools.matcher.blocks import (
     Block,
     DiffError,
     PlacedBlock,
-    has_several_places,
+    is_ambiguous_block,
+    locate_block,
     parse_blocks,
-    place_block,
 )
 from interlock.tools.matcher.edit import (
     EditProblem,
     apply_spans,
+    edit_strings_problem,
     restore_final_newline,
-    unusable_strings_problem,
 )
 from interlock.tools.matcher.windows import WorkBudget
 from interlock.tools.workspace_files import prepare_write_target, to_tool_error
@@ -41,10 +41,10 @@ class ApplyDiffArgs(Args):
 
 
 def _plan_change(
-    stop: StopFlag, args: ApplyDiffArgs, context: ToolContext, earlier: Mapping[str, bytes]
+    stop: StopFlag, args: ApplyDiffArgs, context: ToolContext, earlier_contents: Mapping[str, bytes]
 ) -> FileChange:
     context.workspace.resolve_readable(args.path)  # errors quote the file's text
-    target = prepare_write_target(args.path, context, earlier)
+    target = prepare_write_target(args.path, context, earlier_contents)
     if target.file is None:
         raise to_tool_error(context.workspace, target.path, FileNotFoundError())
     try:
@@ -87,11 +87,13 @@ class AppliedBlocks:
         """Return where a line of the original is now, as far as other blocks moved it; 0 stays 0."""
         return line + sum(count for other, count in self.moved if other < line) if line else 0
 
-    def result_message(self, shown: str) -> str:
+    def result_message(self, display_path: str) -> str:
         count = format_count(len(self.places) + len(self.failed), "block")
-        head = f"Edited {shown!r}: {len(self.places)} of {count}"
+        head = f"Edited {display_path!r}: {len(self.places)} of {count}"
         places = "; ".join(f"block {n} {where}" for n, where in sorted(self.places.items()))
-        lines = [f"{head} applied ({places})." if self.places else f"Nothing of {shown!r} was changed."]
+        lines = [
+            f"{head} applied ({places})." if self.places else f"Nothing of {display_path!r} was changed."
+        ]
         lines += [f"Block {n} was not applied: {self.failed[n].message}" for n in sorted(self.failed)]
         if self.failed and self.places:
             lines.append("Read the file again before you send the others anew.")
@@ -118,42 +120,42 @@ def _block_problem(block: Block) -> EditProblem | None:
         )
     if block.search == block.replace:
         return EditProblem("no_change", "search and replacement are the same.")
-    return unusable_strings_problem(old, new if block.replace else "\n")
+    return edit_strings_problem(old, new if block.replace else "\n")
 
 
-def _apply_block(made: AppliedBlocks, shown: str, number: int, block: Block) -> EditProblem | None:
+def _apply_block(applied: AppliedBlocks, display_path: str, number: int, block: Block) -> EditProblem | None:
     """Apply a block to the file so far; return why it can't be, or None."""
     if wrong := _block_problem(block):
         return wrong
-    text = made.file.text.removesuffix("\n")
-    found = place_block(shown, text, block, made.current_line, made.work)
+    text = applied.file.text.removesuffix("\n")
+    found = locate_block(display_path, text, block, applied.current_line, applied.work)
     if isinstance(found, EditProblem):
         return found
     if found.block is not block and (wrong := _block_problem(found.block)):
         return wrong
     if (
         not found.block.line
-        and made.places
-        and has_several_places(made.original.text, found.block, made.work)
+        and applied.places
+        and is_ambiguous_block(applied.original.text, found.block, applied.work)
     ):
-        why = f"the search text stood at several places of {shown!r} before the other blocks were applied"
+        why = f"the search text stood at several places of {display_path!r} before the other blocks were applied"
         return EditProblem("occurrence_mismatch", f"{why}; give its line as :start_line:.")
-    _replace_block_text(made, number, found, text)
+    _replace_block_text(applied, number, found, text)
     return None
 
 
-def _replace_block_text(made: AppliedBlocks, number: int, found: PlacedBlock, text: str) -> None:
+def _replace_block_text(applied: AppliedBlocks, number: int, placed_block: PlacedBlock, text: str) -> None:
     """Replace the block's text in the file so far, and note where."""
-    span = found.at.spans[0]
+    span = placed_block.at.spans[0]
     line = line_number_at(text, span.start)
-    if not found.block.replace and not span.new.strip():
+    if not placed_block.block.replace and not span.new.strip():
         span = replace(span, end=span.end + 1)  # with the line break that ends them
     lines = span.new.count("\n") - text.count("\n", span.start, span.end)
-    made.file = replace(made.file, raw=apply_spans(made.file, (span,)))
-    original = line - sum(count for other, count in made.moved if other < line)
-    made.moved.append((original, lines))
-    made.places[number] = f"at line {line}" + (
-        f", found {found.at.difference}" if found.at.difference else ""
+    applied.file = replace(applied.file, raw=apply_spans(applied.file, (span,)))
+    original = line - sum(count for other, count in applied.moved if other < line)
+    applied.moved.append((original, lines))
+    applied.places[number] = f"at line {line}" + (
+        f", found {placed_block.at.difference}" if placed_block.at.difference else ""
     )
 
 

@@ -40,14 +40,14 @@ V = TypeVar("V")
 
 
 @cache
-def _args_models() -> Mapping[str, type[BaseModel]]:
+def _args_models_by_tool() -> Mapping[str, type[BaseModel]]:
     """Return the args model of each tool, by its name and its aliases."""
     from interlock.tools.table import TOOLS
 
     return {name: tool.args for tool in TOOLS.values() for name in (tool.name, *tool.aliases)}
 
 
-def _other_accepted_names(fields: Collection[str]) -> frozenset[str]:
+def _alternative_argument_names(fields: Collection[str]) -> frozenset[str]:
     """Return further names under which a tool with these arguments accepts them."""
     same = (name for group in _SAME if len({*group} & {*fields}) == 1 for name in group)
     return frozenset(same) - {*fields}
@@ -56,14 +56,18 @@ def _other_accepted_names(fields: Collection[str]) -> frozenset[str]:
 def normalize_argument_names(tool: str, args: Mapping[str, V]) -> dict[str, V]:
     """Return the arguments under the tool's own names. What could mean two of them, or is given twice, stays as
     it is."""
-    if tool not in _args_models() or (fields := {*_args_models()[tool].model_fields}).issuperset(args):
+    if tool not in _args_models_by_tool() or (
+        fields := {*_args_models_by_tool()[tool].model_fields}
+    ).issuperset(args):
         return dict(args)
-    meant = {name: name if name in fields else _match_field(name, fields - args.keys()) for name in args}
+    meant = {
+        name: name if name in fields else _match_field_or_empty(name, fields - args.keys()) for name in args
+    }
     places = [*meant.values()]
     return {(own if own and places.count(own) == 1 else name): args[name] for name, own in meant.items()}
 
 
-def _match_field(name: str, fields: Collection[str]) -> str:
+def _match_field_or_empty(name: str, fields: Collection[str]) -> str:
     """Return the one field that a name can mean; empty: there is none, or several."""
     name = _CAPITAL.sub("_", name).lower().replace("-", "_")
     if name in fields:
@@ -72,9 +76,9 @@ def _match_field(name: str, fields: Collection[str]) -> str:
     return found.pop() if len(found) == 1 else ""
 
 
-def _schema_parameters(args: type[BaseModel]) -> list[str]:
+def _visible_parameter_names(args_model: type[BaseModel]) -> list[str]:
     """Return the parameters that its schema has: building 40 schemas would add 2 % to a run's start."""
-    fields = args.model_fields.items()
+    fields = args_model.model_fields.items()
     return [f.alias or name for name, f in fields if not any(isinstance(m, _HIDDEN) for m in f.metadata)]
 
 
@@ -87,7 +91,7 @@ class TaggedTools:
 
     def make_parser(self) -> TagParser:
         """Return a parser that knows these tools' parameters."""
-        own = {name: _schema_parameters(args) for name, args in _args_models().items()}
+        own = {name: _visible_parameter_names(args) for name, args in _args_models_by_tool().items()}
         known = own | {name: schema.get("properties", {}) for name, schema in self._schemas.items()}
         return TagParser(
             {name: _accepted_parameter_names(parameters) for name, parameters in known.items()}, self._offered
@@ -102,7 +106,7 @@ class TaggedTools:
             elif "read_many_files" in self._offered and all(len(file) == 1 for file in files):
                 return "read_many_files", {"include": [file["path"] for file in files]}
         wrapped = "<path>" in params.get("file", "")
-        schema = self._schemas.get(name) or _args_models()[name].model_json_schema()
+        schema = self._schemas.get(name) or _args_models_by_tool()[name].model_json_schema()
         return name, convert_arguments(params if wrapped else normalize_argument_names(name, params), schema)
 
 
@@ -130,7 +134,7 @@ def _accepted_parameter_names(parameters: Iterable[str]) -> frozenset[str]:
     """Return parameter names with those that models trained on other tools use, and `args` and `file`, which hold
     files."""
     names = frozenset(parameters)
-    return names | {"args", "file"} | _other_accepted_names(names)
+    return names | {"args", "file"} | _alternative_argument_names(names)
 
 
 def convert_arguments(params: Mapping[str, str], schema: Mapping[str, Any]) -> dict[str, JsonValue]:
@@ -150,16 +154,16 @@ def _convert_value(text: str, schema: Mapping[str, Any]) -> JsonValue:
             return _WORDS[text.lower()]
         if kind in ("integer", "number") and _INTEGER.fullmatch(text):
             return int(text)
-        if kind in ("number", "array", "object") and (found := _parse_json_kind(text, kind)) is not None:
+        if kind in ("number", "array", "object") and (found := _parse_json_of_type(text, kind)) is not None:
             return found
     return text
 
 
-def _parse_json_kind(text: str, kind: str) -> JsonValue:
+def _parse_json_of_type(text: str, json_type: str) -> JsonValue:
     """Return the JSON value of a text if it is of this kind, else None."""
     try:
         value: JsonValue = json.loads(text)
     except (ValueError, RecursionError):
         return None
-    wanted = {"number": (int, float), "array": list, "object": dict}[kind]
+    wanted = {"number": (int, float), "array": list, "object": dict}[json_type]
     return value if isinstance(value, wanted) and not isinstance(value, bool) else None

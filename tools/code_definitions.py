@@ -103,12 +103,12 @@ def _capture_nodes(grammar: "Language", query: "Query", source: bytes) -> "dict[
         tree = parser.parse(lambda at, _: source[at : at + _PIECE], progress_callback=late)
     except ValueError:
         return {}
-    if tree.root_node.has_error and _has_too_wide_error(tree):
+    if tree.root_node.has_error and _has_too_wide_error_node(tree):
         return {}
     return QueryCursor(query).captures(tree.root_node)
 
 
-def _has_too_wide_error(tree: "Tree") -> bool:
+def _has_too_wide_error_node(tree: "Tree") -> bool:
     cursor = tree.walk()
     while True:
         node = cursor.node
@@ -136,10 +136,12 @@ def _definitions_query(language: str) -> str:
     return (_definitions_query(row["as"]) if "as" in row else "") + row.get("definitions", "")
 
 
-def _to_definition(node: "Node", around: "dict[int, Node]") -> Definition:
+def _to_definition(node: "Node", wrappers_by_child: "dict[int, Node]") -> Definition:
     whole = node
-    while whole.id in around:  # not `parent`, which searches from the root: 40,000 definitions took 8 s
-        whole = around[whole.id]
+    while (
+        whole.id in wrappers_by_child
+    ):  # not `parent`, which searches from the root: 40,000 definitions took 8 s
+        whole = wrappers_by_child[whole.id]
     end = whole.end_point
     last = end.row if end.column else end.row - 1
     return Definition(_definition_name(node), whole.start_point.row + 1, last + 1)

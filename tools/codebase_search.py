@@ -3,7 +3,7 @@
 from pydantic import Field
 
 from interlock.state.calls import ToolError, ToolResult
-from interlock.state.search import Asked, Hit, IndexInfo, Progress
+from interlock.state.search import Hit, IndexInfo, IndexQuery, Progress
 from interlock.state.text import format_count
 from interlock.state.tooling import Args, Tool, ToolContext
 
@@ -29,8 +29,8 @@ async def run_codebase_search(args: CodebaseSearchArgs, context: ToolContext) ->
     if context.index is None:
         raise ToolError("no_index", "Nothing is indexed here; use grep_search.")
     index = context.index()
-    asked = index.check_query(
-        Asked(query=args.query, path=args.path, language=args.language, limit=args.limit)
+    asked = index.validate_query(
+        IndexQuery(query=args.query, path=args.path, language=args.language, limit=args.limit)
     )
     within = min(_INDEXING_S, context.time_left_s / 2 if context.time_left_s else _INDEXING_S)
     info = await index.update(asked.path, _make_progress_reporter(context), within)

@@ -12,7 +12,7 @@ from pydantic.json_schema import SkipJsonSchema
 from interlock.state.calls import ToolResult, error_result
 from interlock.state.task import parse_todo_steps, validate_todo_steps
 from interlock.state.text import format_count
-from interlock.state.tooling import Args, Tool, ToolContext, run_returning
+from interlock.state.tooling import Args, Tool, ToolContext, make_fixed_result_run
 
 
 class EnterPlanModeArgs(Args):
@@ -35,7 +35,7 @@ ENTER_PLAN_MODE = Tool(
     risk="state",
     summary=lambda args: f"Plan first{': ' if args.reason else ''}{args.reason}",
     # The batch's join switches the mode, which applies from the next batch on.
-    run=run_returning(ToolResult(status="success", content=_BEGINS)),
+    run=make_fixed_result_run(ToolResult(status="success", content=_BEGINS)),
 )
 
 
@@ -60,7 +60,7 @@ EXIT_PLAN_MODE = Tool(
     kind="review",
     summary=lambda args: f"Review the plan {args.plan_filename}",
     # Only reached if nobody can review: normally the graph asks a person.
-    run=run_returning(
+    run=make_fixed_result_run(
         error_result("no_review", "The plan can't be reviewed here; say in your answer what it is.")
     ),
 )
@@ -130,7 +130,7 @@ class InvokeAgentArgs(Args):
         return self
 
 
-NO_LEVEL_LEFT = run_returning(
+NO_LEVEL_LEFT = make_fixed_result_run(
     error_result("too_deep", "No sub-agent can be started from here; do the work yourself.")
 )
 """Only reached if the depth limit is used up: normally the graph runs the sub-agent and answers the call."""
@@ -215,7 +215,7 @@ ACTIVATE_SKILL = Tool(
     args=ActivateSkillArgs,
     risk="read",
     summary=lambda args: f"Skill {args.name}" + (f": {args.file}" if args.file else ""),
-    run=run_returning(error_result("no_skill", "No skills are available.")),
+    run=make_fixed_result_run(error_result("no_skill", "No skills are available.")),
 )
 
 
@@ -244,7 +244,7 @@ USE_MCP_TOOL = Tool(
     risk="execute",
     summary=lambda args: f"{args.server_name}: {args.tool_name}",
     # Normally the graph calls the server's tool instead; this answers if there is none.
-    run=run_returning(error_result("mcp_unavailable", "No such server.")),
+    run=make_fixed_result_run(error_result("mcp_unavailable", "No such server.")),
 )
 
 
@@ -260,7 +260,7 @@ ACCESS_MCP_RESOURCE = Tool(
     risk="network",
     summary=lambda args: f"{args.server_name}: {args.uri}",
     # As with use_mcp_tool.
-    run=run_returning(error_result("mcp_unavailable", "No such server.")),
+    run=make_fixed_result_run(error_result("mcp_unavailable", "No such server.")),
 )
 
 
@@ -365,21 +365,21 @@ UPDATE_SCRATCHPAD = Tool(
     risk="state",
     summary=lambda args: f"Scratchpad: {format_count(len(args.findings), 'new finding')}",
     # The graph keeps the scratchpad; the call has only the changes.
-    run=run_returning(ToolResult(status="success", content="The scratchpad is updated.")),
+    run=make_fixed_result_run(ToolResult(status="success", content="The scratchpad is updated.")),
 )
 
 
-def _require_text(what: str) -> AfterValidator:
+def _make_nonblank_validator(expected_content: str) -> AfterValidator:
     def says_something(value: str) -> str:
         if not value.strip():
-            raise ValueError(f"the result is blank; write down {what}")
+            raise ValueError(f"the result is blank; write down {expected_content}")
         return value
 
     return AfterValidator(says_something)
 
 
 class CompleteTaskArgs(Args):
-    result: Annotated[str, _require_text("what you found or did")] = Field(
+    result: Annotated[str, _make_nonblank_validator("what you found or did")] = Field(
         min_length=1,
         description="The whole result, for a reader who has seen nothing of your work: what you found or did, where, "
         "and what is left open.",
@@ -393,12 +393,12 @@ COMPLETE_TASK = Tool(
     risk="state",
     summary=lambda _: "Hand over the result",
     # The graph reads the result from the call and ends the agent.
-    run=run_returning(ToolResult(status="success", content="The result was returned.")),
+    run=make_fixed_result_run(ToolResult(status="success", content="The result was returned.")),
 )
 
 
 class AttemptCompletionArgs(Args):
-    result: Annotated[str, _require_text("what was done")] = Field(
+    result: Annotated[str, _make_nonblank_validator("what was done")] = Field(
         min_length=1,
         description="The result, final: what was done, where, and how it was verified. No question, no offer of help.",
     )

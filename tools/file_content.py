@@ -111,9 +111,9 @@ MOST_CHARS = 200_000
 """Characters shown in total: about 50,000 tokens, so that one result can't fill a window."""
 
 
-def truncate_line(line: str, most: int = MOST_COLUMNS, mark: str = "... [truncated]") -> str:
-    """Return a line as it is shown: cut, with a mark behind it, if it has more than `most` characters."""
-    return line if len(line) <= most else line[:most] + mark
+def truncate_line(line: str, max_chars: int = MOST_COLUMNS, suffix: str = "... [truncated]") -> str:
+    """Return a line as it is shown: cut, with a mark behind it, if it has more than `max_chars` characters."""
+    return line if len(line) <= max_chars else line[:max_chars] + suffix
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,7 @@ class TextPage:
         return self.first == 1 and self.last == self.total
 
 
-def cut_page(text: str, start: int = 1, end: int | None = None, most_chars: int = MOST_CHARS) -> TextPage:
+def cut_page(text: str, start: int = 1, end: int | None = None, max_chars: int = MOST_CHARS) -> TextPage:
     """Return the page of lines from `start` on; without `end`, at most 2,000. `start` must not be past the end of the
     text."""
     lines = split_lines(text)
@@ -141,7 +141,7 @@ def cut_page(text: str, start: int = 1, end: int | None = None, most_chars: int 
     used = cut = 0
     for line in wanted:
         short = truncate_line(line)
-        if shown and used + len(short) + 1 > most_chars:
+        if shown and used + len(short) + 1 > max_chars:
             break
         cut += short is not line
         used += len(short) + 1

@@ -36,11 +36,11 @@ class GenerateImageArgs(Args):
         return value
 
 
-async def plan_generated_image(
-    args: GenerateImageArgs, context: ToolContext, earlier: Mapping[str, bytes]
+async def generate_and_plan_image(
+    args: GenerateImageArgs, context: ToolContext, earlier_contents: Mapping[str, bytes]
 ) -> FileChange:
     """Ask a model for the picture and return the change that writes it. Raise `ToolError` if it made none."""
-    target = await asyncio.to_thread(prepare_write_target, args.path, context, earlier, text=False)
+    target = await asyncio.to_thread(prepare_write_target, args.path, context, earlier_contents, text=False)
     if context.ask is None:
         raise TypeError("A picture is planned only when its call runs.")
     message = await context.ask(
@@ -93,7 +93,7 @@ TOOL = Tool(
     args=GenerateImageArgs,
     risk="write",
     summary=lambda args: f"Make the picture {args.path}",
-    plan=plan_generated_image,
+    plan=generate_and_plan_image,
     preview=preview_generated_image,
     paths=lambda args: [(args.path, "write"), *([(args.image, "read")] if args.image else [])],
 )

@@ -62,17 +62,17 @@ async def run_grep_search(args: GrepSearchArgs, context: ToolContext) -> ToolRes
     if kind in ("missing", "other"):
         error = FileNotFoundError() if kind == "missing" else NotAFileError()
         raise to_tool_error(context.workspace, start, error)
-    search = _to_search(args, start, context.workspace)
+    search = _build_search(args, start, context.workspace)
     grep = Grep(context, no_ignore=args.no_ignore)
     found, more = await grep.find_lines(search, args.exclude_pattern)
-    lines, matches = await run_in_thread(_select_lines, grep, found, args, search)
-    if wider := _widen_search(search, args, lines, matches):
+    lines, matches = await run_in_thread(_select_lines_to_show, grep, found, args, search)
+    if wider := _widen_search_if_few_matches(search, args, lines, matches):
         found, _ = await grep.find_lines(wider, args.exclude_pattern)
-        lines, _ = await run_in_thread(_select_lines, grep, found, args, wider)
+        lines, _ = await run_in_thread(_select_lines_to_show, grep, found, args, wider)
     return _format_result(args, lines, more or matches > args.total_max_matches, context)
 
 
-def _to_search(args: GrepSearchArgs, start: Path, workspace: Workspace) -> Search:
+def _build_search(args: GrepSearchArgs, start: Path, workspace: Workspace) -> Search:
     inside = (r for r in workspace.roots if start.is_relative_to(r))
     root = max(inside, key=lambda r: len(r.parts), default=start.parent)  # else a saved output
     # One extra match shows that there are more; exclusions are applied later, so they can't be counted here.
@@ -91,7 +91,9 @@ def _to_search(args: GrepSearchArgs, start: Path, workspace: Workspace) -> Searc
     )
 
 
-def _widen_search(search: Search, args: GrepSearchArgs, lines: Sequence[Line], matches: int) -> Search | None:
+def _widen_search_if_few_matches(
+    search: Search, args: GrepSearchArgs, lines: Sequence[Line], matches: int
+) -> Search | None:
     """Return the same search with more context if there are few matches and no context was requested, else None."""
     asked = (args.context, args.before, args.after) != (None, None, None)
     if args.names_only or asked or not 1 <= matches <= min(_FEW, args.total_max_matches):
@@ -101,7 +103,7 @@ def _widen_search(search: Search, args: GrepSearchArgs, lines: Sequence[Line], m
     return replace(search, paths=files, before=around, after=around)
 
 
-def _select_lines(
+def _select_lines_to_show(
     stop: StopFlag, grep: Grep, lines: Sequence[Line], args: GrepSearchArgs, search: Search
 ) -> tuple[list[Line], int]:
     """The lines to show (matches up to the limits, with their context), and the number of matches.
@@ -128,7 +130,7 @@ def _select_lines(
 
 
 def _format_result(
-    args: GrepSearchArgs, lines: Sequence[Line], more: bool, context: ToolContext
+    args: GrepSearchArgs, lines: Sequence[Line], has_more: bool, context: ToolContext
 ) -> ToolResult:
     where = "" if args.dir_path == "." else f" in {args.dir_path!r}"
     matches = sum(line.is_match for line in lines)
@@ -139,14 +141,14 @@ def _format_result(
     count = format_count(files, "file")
     if not args.names_only:
         count = f"{format_count(matches, 'match', 'matches')} in {count}"
-    if more:
+    if has_more:
         count = f"first {count}"
     body = "\n".join(_format_lines(lines, args.names_only, context.workspace))
     limit = context.settings.tools.truncate_at
     text = f"{count[0].upper()}{count[1:]} for {args.pattern!r}{where}:\n{body[:limit]}"
     if len(body) > limit:
         text += f"\n… cut after {limit} characters; narrow the search."
-    elif more:
+    elif has_more:
         text += "\n… there are more; narrow the search."
     return ToolResult(
         status="success", content=replace_surrogates(text), meta={"summary": count, "matches": matches}
@@ -217,7 +219,7 @@ def _summarize_search(args: SearchFilesArgs) -> str:
 
 
 SEARCH_FILES = replace(
-    TOOL.renamed("search_files", SearchFilesArgs, _to_grep_args),
+    TOOL.make_renamed_copy("search_files", SearchFilesArgs, _to_grep_args),
     description="Searches the files below a directory with a regular expression, line by line. Each match is shown with"
     " the lines around it: 'NUMBER:line' for the match, 'NUMBER-line' for the others. What git or the user's ignore"
     " files ignore is left out, and so are binary files.",

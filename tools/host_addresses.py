@@ -70,9 +70,9 @@ async def private_address_warning(url: str) -> str:
     return f"PRIVATE ADDRESS: {private}." if private else ""
 
 
-def is_unapproved_private_host(private: str | None, host: str, context: "ToolContext") -> bool:
-    """Return whether a host is private (`private` says how) and nobody approved a connection to it."""
-    if private is None or context.reach == "any" or private in context.shown:
+def is_unapproved_private_host(private_description: str | None, host: str, context: "ToolContext") -> bool:
+    """Return whether a host is private (`private_description` says how) and nobody approved a connection to it."""
+    if private_description is None or context.reach == "any" or private_description in context.shown:
         return False
     if context.reach == "approved":
         return True

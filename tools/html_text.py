@@ -53,7 +53,7 @@ class HtmlTextParser(HTMLParser):
         if tag == "br":
             self._parts.append("\n")
         elif tag in ("td", "th"):
-            self._parts.append(" | " if not self._at_line_start() else "")
+            self._parts.append(" | " if not self._is_at_line_start() else "")
         elif tag == "img" and (alt := dict(attrs).get("alt")):
             self._append_text(f"[image: {alt}]")
         elif tag == "a":
@@ -101,16 +101,16 @@ class HtmlTextParser(HTMLParser):
 
     def _append_space(self) -> None:
         """Append a space unless one, or a line's start, is there."""
-        if not self._at_line_start() and not self._parts[-1].endswith(" "):
+        if not self._is_at_line_start() and not self._parts[-1].endswith(" "):
             self._parts.append(" ")
 
-    def _at_line_start(self) -> bool:
+    def _is_at_line_start(self) -> bool:
         return not self._parts or self._parts[-1].endswith("\n") or not self._parts[-1]
 
     def _break_line(self, tag: str) -> None:
         """Start a line, and leave a blank one, if the tag does."""
         blank = tag in _PARAGRAPHS or tag in _HEADINGS
-        if (blank or tag in _LINES) and not self._at_line_start():
+        if (blank or tag in _LINES) and not self._is_at_line_start():
             self._parts.append("\n")
         if blank and self._parts:
             self._parts.append("\n")

@@ -55,7 +55,7 @@ async def fetch_page(url: str, context: ToolContext) -> FetchedPage:
             ) as client,
         ):
             return await _get_with_redirects(
-                client, url, any_host=bool(context.shown) or context.reach == "any"
+                client, url, allow_other_hosts=bool(context.shown) or context.reach == "any"
             )
     except TimeoutError:
         raise ToolError("timeout", f"{url!r} did not answer in full within {TIMEOUT_S} s.") from None
@@ -146,9 +146,9 @@ def _pin_to_address(request: httpx.Request, host: str, address: str) -> httpx.Re
     )
 
 
-async def _get_with_redirects(client: httpx.AsyncClient, url: str, *, any_host: bool) -> FetchedPage:
-    """Get a page. Raise `ToolError` for a redirect to another host unless `any_host`: approval of a host is for no
-    other."""
+async def _get_with_redirects(client: httpx.AsyncClient, url: str, *, allow_other_hosts: bool) -> FetchedPage:
+    """Get a page. Raise `ToolError` for a redirect to another host unless `allow_other_hosts`: approval of a host is
+    for no other."""
     hops: list[str] = []
     while True:
         async with client.stream("GET", url) as response:
@@ -162,7 +162,7 @@ async def _get_with_redirects(client: httpx.AsyncClient, url: str, *, any_host: 
             raise ToolError(
                 "redirect", f"{url!r} redirects to {target!r}, which can't be fetched: {problem}."
             )
-        if not any_host and _host_without_www(target) != _host_without_www(url):
+        if not allow_other_hosts and _host_without_www(target) != _host_without_www(url):
             raise ToolError(
                 "redirect",
                 f"{url!r} redirects to {target!r}, another host. Fetch that address itself if it is meant.",

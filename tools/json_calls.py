@@ -126,18 +126,18 @@ _MOST_BESIDE = 200
 """Characters beside a call: before it calls anything, a small model tells at length what it has done."""
 
 
-class Files(Protocol):
+class RepairFileRules(Protocol):
     """The files of a workspace, as a repair sees them."""
 
     def is_test(self, path: str) -> bool:
         """Return whether a file is a test or decides which tests run."""
         ...
 
-    def is_asking_for_tests(self, task: str) -> bool:
+    def is_test_change_requested(self, task: str) -> bool:
         """Return whether a task says that tests are to be written or changed."""
         ...
 
-    def modules_named_in(self, output: str, tests: Mapping[str, str]) -> Sequence[str]:
+    def find_modules_to_repair(self, output: str, tests: Mapping[str, str]) -> Sequence[str]:
         """Return the repository's own modules that an output names, and those that tests (path → text) import."""
         ...
 
@@ -158,15 +158,15 @@ class AllowedWrites(NamedTuple):
 _NEW = re.compile(r"\b(?:write|create|add|new|generate|make a)\b", re.IGNORECASE)
 
 
-def allowed_writes(messages: Sequence[Message], files: Files | None) -> AllowedWrites:
+def allowed_writes(messages: Sequence[Message], files: RepairFileRules | None) -> AllowedWrites:
     """Return what the next call may write: not the test that fails, but what it tests."""
     task = "\n".join(m.text for m in messages if m.role == "user" and m.origin in ("person", "agent"))
-    if files is None or files.is_asking_for_tests(task):
+    if files is None or files.is_test_change_requested(task):
         return AllowedWrites()
     seen = ModelKnowledge(messages)
     tests = {path: text or "" for path, text in seen.files.items() if files.is_test(path)}
     known = [path for path in seen.files if path not in tests]
-    named = files.modules_named_in(seen.last_output[1] if seen.last_output else "", tests)
+    named = files.find_modules_to_repair(seen.last_output[1] if seen.last_output else "", tests)
     first = [path for path in named if path in known]
     unread = () if known else tuple(named)
     more = not known or _NEW.search(task) is not None
@@ -217,7 +217,7 @@ class ModelKnowledge:
             self.last_output = (args["command"], result.text)
 
     @property
-    def repeated_tools(self) -> set[str]:
+    def repeated_tool_names(self) -> set[str]:
         """The tools of calls that were made twice although nothing has changed since."""
         calls = self.calls_since_change
         return {
@@ -238,49 +238,49 @@ def _apply_edit(text: str | None, args: Mapping[str, str]) -> str | None:
 
 
 def build_answer_schema(
-    tools: Sequence[ToolDeclaration], messages: Sequence[Message] = (), files: Files | None = None
+    tools: Sequence[ToolDeclaration], messages: Sequence[Message] = (), files: RepairFileRules | None = None
 ) -> dict[str, Any]:
     """Return the JSON Schema of the next answer."""
     seen, may = ModelKnowledge(messages), allowed_writes(messages, files)
-    offered = [tool for tool in tools if tool.name not in seen.repeated_tools]
+    offered = [tool for tool in tools if tool.name not in seen.repeated_tool_names]
     calls = [schema for tool in offered for schema in _tool_call_schemas(tool, seen, may)]
     called = _closed_object_schema(
         {"call": {"anyOf": calls}, "text": {"type": "string", "maxLength": _MOST_BESIDE}}, ["call"]
     )
-    answers = [] if find_ending_tool(tools) else [_closed_object_schema({"text": {"type": "string"}})]
+    answers = [] if find_completion_tool(tools) else [_closed_object_schema({"text": {"type": "string"}})]
     return {"anyOf": [called, *answers]}
 
 
 def _tool_call_schemas(
-    tool: ToolDeclaration, seen: ModelKnowledge, may: AllowedWrites
+    tool: ToolDeclaration, knowledge: ModelKnowledge, allowed: AllowedWrites
 ) -> Iterator[dict[str, Any]]:
     """Yield the schemas of calls of a tool that the model may make next."""
     known = {k: v for k, v in tool.parameters.get("properties", {}).items() if k != WAIT}
-    if tool.name == _READ and not seen.needs_range:
+    if tool.name == _READ and not knowledge.needs_range:
         known = {k: v for k, v in known.items() if k not in _RANGE}
     required = tool.parameters.get("required", ())
     if tool.name in WRITES:
         path, _ = WRITES[tool.name]
-        if may.paths:
-            yield _named_call_schema(tool.name, {path: {**known[path], "enum": [*may.paths]}}, [path])
-        if may.others_allowed and not may.read_first:
+        if allowed.paths:
+            yield _named_call_schema(tool.name, {path: {**known[path], "enum": [*allowed.paths]}}, [path])
+        if allowed.others_allowed and not allowed.read_first:
             yield _named_call_schema(tool.name, {path: known[path]}, [path])
         return
-    if tool.name == _READ and may.read_first:
-        known = {**known, "file_path": {**known["file_path"], "enum": [*may.read_first]}}
+    if tool.name == _READ and allowed.read_first:
+        known = {**known, "file_path": {**known["file_path"], "enum": [*allowed.read_first]}}
     if tool.name != _EDIT:
         yield _named_call_schema(tool.name, known, required)
         return
-    for path, text in seen.files.items():
-        if may.is_protected(path) or (text is not None and text.count("\n") < MOST_WHOLE):
+    for path, text in knowledge.files.items():
+        if allowed.is_protected(path) or (text is not None and text.count("\n") < MOST_WHOLE):
             continue
-        places = _replaceable_parts(text or "")
+        places = _unique_lines_and_blocks(text or "")
         old = {"old_string": {**known["old_string"], "enum": places}} if places else {}
         one = {**known, "file_path": {**known["file_path"], "enum": [path]}, **old}
         yield _named_call_schema(tool.name, one, required)
 
 
-def _replaceable_parts(text: str) -> list[str]:
+def _unique_lines_and_blocks(text: str) -> list[str]:
     """Return each line and block that stands in a short file once."""
     lines = text.splitlines()
     if len(lines) > MOST_LINES:
@@ -303,6 +303,6 @@ def _closed_object_schema(
     return {"type": "object", "properties": properties, "required": needed, "additionalProperties": False}
 
 
-def find_ending_tool(tools: Sequence[ToolDeclaration]) -> str | None:
+def find_completion_tool(tools: Sequence[ToolDeclaration]) -> str | None:
     """Return the name of the tool whose call ends the work, if one is offered."""
     return next((tool.name for tool in tools if tool.name in _ENDS), None)

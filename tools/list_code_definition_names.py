@@ -95,13 +95,13 @@ def _format_definitions(workspace: Workspace, path: Path, language: str, data: b
         yield "\n".join([f"# {workspace.display_path(path)}", *rows])
 
 
-def _format_result(sections: list[str], more: int) -> ToolResult:
+def _format_result(sections: list[str], skipped_files: int) -> ToolResult:
     text = "\n\n".join(sections) or "No source code definitions found."
     count = sum(section.count("\n") for section in sections)
     if len(text) > MOST_CHARS:
         text = f"{text[:MOST_CHARS]}\n… cut after {MOST_CHARS} characters; name one of the files."
-    if more > 0:
-        text += f"\n\n… {more} more files weren't looked at; name those that matter."
+    if skipped_files > 0:
+        text += f"\n\n… {skipped_files} more files weren't looked at; name those that matter."
     return ToolResult(
         status="success",
         content=replace_surrogates(text),

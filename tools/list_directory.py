@@ -12,7 +12,7 @@ from interlock.state.deps import StopFlag, run_in_thread
 from interlock.state.text import format_count, replace_surrogates
 from interlock.state.tooling import Args, Tool, ToolContext
 from interlock.state.workspace import PathRefused, Workspace
-from interlock.tools.search.ripgrep import compile_glob, compile_literal, has_glob_characters
+from interlock.tools.search.ripgrep import compile_glob, compile_literal_path, has_glob_characters
 from interlock.tools.workspace_files import (
     entry_kind,
     open_directory,
@@ -46,10 +46,10 @@ def _list_entries(stop: StopFlag, args: ListDirectoryArgs, workspace: Workspace)
     path = resolve_directory(workspace, args.dir_path)
     shown = workspace.display_path(path)
     left_out = [compile_glob(pattern) for pattern in args.ignore]
-    ignored = workspace.ignore_test_for(path, git=args.respect_git_ignore)
+    ignored = workspace.make_ignore_test(path, git=args.respect_git_ignore)
     try:
         with (
-            workspace.open_place(path) as place,
+            workspace.open_parent_directory(path) as place,
             open_directory(place) as directory,
             os.scandir(directory) as found,
         ):
@@ -81,18 +81,18 @@ def _examine_entry(stop: StopFlag, workspace: Workspace, directory: Path, entry:
     stop.raise_if_stopped()
     kind, note = entry_kind(entry), ""
     if kind == "link":
-        kind, note = _link_target(workspace, directory / entry.name)
+        kind, note = _link_target_kind_and_note(workspace, directory / entry.name)
     return _Entry(kind != "directory", entry.name.casefold(), entry.name, entry, note)
 
 
-def _format_entry(workspace: Workspace, directory: Path, seen: _Entry) -> str:
-    name = workspace.display_path(directory / seen.name).rpartition("/")[2]
-    if not seen.is_file:
-        return f"[DIR] {name}{seen.note}"
-    return name + (seen.note or f" ({_format_size(seen.entry)})")
+def _format_entry(workspace: Workspace, directory: Path, entry: _Entry) -> str:
+    name = workspace.display_path(directory / entry.name).rpartition("/")[2]
+    if not entry.is_file:
+        return f"[DIR] {name}{entry.note}"
+    return name + (entry.note or f" ({_format_size(entry.entry)})")
 
 
-def _link_target(workspace: Workspace, link: Path) -> tuple[str, str]:
+def _link_target_kind_and_note(workspace: Workspace, link: Path) -> tuple[str, str]:
     """Return a link's target type and a remark about it."""
     try:
         kind = path_kind(workspace, workspace.resolve_readable(str(link)))
@@ -108,8 +108,8 @@ def _format_size(entry: os.DirEntry[str]) -> str:
         return "unreadable"
 
 
-def _format_entries(shown: str, lines: list[str], total: int, ignored: int) -> ToolResult:
-    where = "the workspace" if shown == "." else repr(shown)
+def _format_entries(display_path: str, lines: list[str], total: int, ignored: int) -> ToolResult:
+    where = "the workspace" if display_path == "." else repr(display_path)
     if not lines:
         text = f"{where[0].upper() + where[1:]} is empty." if not ignored else f"Nothing to show in {where}."
     else:
@@ -156,7 +156,7 @@ async def _run_list_files(args: ListFilesArgs, context: ToolContext) -> ToolResu
 
 def _list_recursively(stop: StopFlag, path: str, workspace: Workspace) -> ToolResult:
     start = resolve_directory(workspace, path)
-    entries = _order_by_depth(start, workspace.list_files(start, stop=stop.raise_if_stopped))
+    entries = _relative_names_by_depth(start, workspace.list_files(start, stop=stop.raise_if_stopped))
     shown = workspace.display_path(start)
     where = "the workspace" if shown == "." else repr(shown)
     count = format_count(len(entries), "entry", "entries")
@@ -166,7 +166,7 @@ def _list_recursively(stop: StopFlag, path: str, workspace: Workspace) -> ToolRe
     return ToolResult(status="success", content=replace_surrogates("\n".join(lines)), meta={"summary": count})
 
 
-def _order_by_depth(start: Path, files: Sequence[str]) -> list[str]:
+def _relative_names_by_depth(start: Path, files: Sequence[str]) -> list[str]:
     """Return the names below a directory, upper levels first, so that truncation removes the deepest; directories end
     with a slash."""
     names = [Path(path).relative_to(start) for path in files]
@@ -221,7 +221,7 @@ def _find_files(stop: StopFlag, args: GlobArgs, workspace: Workspace) -> ToolRes
         raise ToolError(
             "path_refused", f"{args.pattern!r} leads outside {args.dir_path!r}; set dir_path instead."
         )
-    test = _compile_path_test(pattern, start, args.case_sensitive)
+    test = _compile_path_matcher(pattern, start, args.case_sensitive)
     files = workspace.list_files(
         start, include_ignored=not args.respect_git_ignore, stop=stop.raise_if_stopped
     )
@@ -240,10 +240,10 @@ def _make_pattern_relative(pattern: str, start: Path, workspace: Workspace) -> s
     return None if ".." in pattern.split("/") else pattern
 
 
-def _compile_path_test(pattern: str, start: Path, case_sensitive: bool) -> Callable[[str], bool]:
+def _compile_path_matcher(pattern: str, start: Path, case_sensitive: bool) -> Callable[[str], bool]:
     """Return a test of relative paths; existing names match literally, as in `app/[id]/page.tsx`."""
     if has_glob_characters(pattern) and os.path.lexists(start / pattern):
-        return compile_literal(pattern, case_sensitive=case_sensitive)
+        return compile_literal_path(pattern, case_sensitive=case_sensitive)
     return compile_glob(pattern, case_sensitive=case_sensitive)
 
 

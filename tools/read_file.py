@@ -12,7 +12,7 @@ from interlock.state.calls import ToolError, ToolResult
 from interlock.state.deps import StopFlag, run_in_thread
 from interlock.state.text import format_count, join_up_to, replace_surrogates
 from interlock.state.tooling import Args, FilePath, Tool, ToolContext
-from interlock.state.workspace import PathRefused, Workspace, ignored_text
+from interlock.state.workspace import PathRefused, Workspace, ignored_path_message
 from interlock.tools.file_content import (
     MOST_CHARS,
     binary_file_notice,
@@ -48,10 +48,10 @@ class ReadFileArgs(Args):
 
 
 async def run_read_file(args: ReadFileArgs, context: ToolContext) -> ToolResult:
-    return await asyncio.to_thread(_read_path, args, context.workspace)
+    return await asyncio.to_thread(_read_file, args, context.workspace)
 
 
-def _read_path(args: ReadFileArgs, workspace: Workspace) -> ToolResult:
+def _read_file(args: ReadFileArgs, workspace: Workspace) -> ToolResult:
     path = workspace.resolve_readable(args.file_path)
     data = read_file_bytes(workspace, path)
     shown = workspace.display_path(path)
@@ -70,12 +70,13 @@ def _read_path(args: ReadFileArgs, workspace: Workspace) -> ToolResult:
     return _format_text_page(args, shown, file.text)
 
 
-def _format_text_page(args: ReadFileArgs, shown: str, text: str) -> ToolResult:
+def _format_text_page(args: ReadFileArgs, display_path: str, text: str) -> ToolResult:
     start = args.start_line or 1
     total = len(split_lines(text))
     if start > total:
         raise ToolError(
-            "invalid_tool_params", f"{shown!r} has {format_count(total, 'line')}; start_line is {start}."
+            "invalid_tool_params",
+            f"{display_path!r} has {format_count(total, 'line')}; start_line is {start}.",
         )
     part = cut_page(text, start, args.end_line)
     summary = format_count(total, "line") if part.is_whole else f"lines {part.first}-{part.last} of {total}"
@@ -141,9 +142,9 @@ async def run_read_many_files(args: ReadManyFilesArgs, context: ToolContext) -> 
 
 
 def read_files(
-    stop: StopFlag, args: ReadManyFilesArgs, workspace: Workspace, most_chars: int = MOST_CHARS
+    stop: StopFlag, args: ReadManyFilesArgs, workspace: Workspace, max_chars: int = MOST_CHARS
 ) -> ToolResult:
-    """Return the files' texts, at most `most_chars` characters in total. Raise `ToolError` if no file is found."""
+    """Return the files' texts, at most `max_chars` characters in total. Raise `ToolError` if no file is found."""
     problems: list[ToolError] = []
     chosen = _choose_files(stop, args, workspace, problems)
     if not chosen:
@@ -152,13 +153,13 @@ def read_files(
         raise ToolError("path_refused" if refused else "file_not_found", reasons)
     parts: list[str] = []
     left_out: list[str] = []
-    room = most_chars
+    room = max_chars
     for path in sorted(chosen, key=workspace.display_path):
         stop.raise_if_stopped()
         shown = workspace.display_path(path)
         head = f"--- {shown} ---\n\n"
         left = room - len(head)
-        text = _format_file(args, workspace, path, chosen[path], left) if left > 0 else None
+        text = _read_and_format_file(args, workspace, path, chosen[path], left) if left > 0 else None
         if text is None:
             left_out.append(shown)
             continue
@@ -172,10 +173,10 @@ def _choose_files(
 ) -> dict[Path, bool]:
     """Return the files to read, and whether each was named by its path. Append to `problems`."""
     chosen: dict[Path, bool] = {}
-    excluded = [_compile_relative_test(pattern, workspace) for pattern in args.exclude]
+    excluded = [_compile_relative_glob(pattern, workspace) for pattern in args.exclude]
     defaults = [compile_glob(pattern) for pattern in _DEFAULT_EXCLUDES] if args.use_default_excludes else []
     for pattern in args.include:
-        for path, named in _match_pattern(stop, pattern, args, workspace, problems):
+        for path, named in _find_files_of_pattern(stop, pattern, args, workspace, problems):
             stop.raise_if_stopped()
             name = workspace.display_path(path)
             # What is named is read: defaults apply only below the folder that the pattern starts with.
@@ -185,11 +186,11 @@ def _choose_files(
     return chosen
 
 
-def _compile_relative_test(pattern: str, workspace: Workspace) -> Callable[[str], bool]:
+def _compile_relative_glob(pattern: str, workspace: Workspace) -> Callable[[str], bool]:
     return compile_glob(pattern.removeprefix(f"{workspace.root}/").removeprefix("./"))
 
 
-def _match_pattern(
+def _find_files_of_pattern(
     stop: StopFlag, pattern: str, args: ReadManyFilesArgs, workspace: Workspace, problems: list[ToolError]
 ) -> Iterator[tuple[Path, Path | None]]:
     """Yield files with the folder that the pattern names; None: it names the file itself. Append to `problems`."""
@@ -207,7 +208,7 @@ def _match_pattern(
         yield path, None
         return
     elif has_glob_characters(pattern):
-        wanted = _tests_by_folder(pattern, workspace)
+        wanted = _matchers_by_folder(pattern, workspace)
     else:
         problems.append(ToolError("file_not_found", f"No file {pattern!r}."))
         return
@@ -218,10 +219,12 @@ def _match_pattern(
             folder, include_ignored=not args.respect_git_ignore, stop=stop.raise_if_stopped
         )
         right = [file for file in map(Path, below) if test(file)]
-        if refused := _ignored_refusal(pattern, folder, workspace, git=args.respect_git_ignore):
+        if refused := _refusal_if_ignored(pattern, folder, workspace, git=args.respect_git_ignore):
             # Some may be read nevertheless, such as those in node_modules, where it is named.
             right = [
-                f for f in right if resolve_allowed_file(workspace, f, ignored=not args.respect_git_ignore)
+                f
+                for f in right
+                if resolve_allowed_file(workspace, f, allow_ignored=not args.respect_git_ignore)
             ]
             refusals += [] if right else [refused]
         found += [(file, folder) for file in right]
@@ -230,7 +233,7 @@ def _match_pattern(
     yield from found
 
 
-def _tests_by_folder(pattern: str, workspace: Workspace) -> dict[Path, Callable[[Path], bool]]:
+def _matchers_by_folder(pattern: str, workspace: Workspace) -> dict[Path, Callable[[Path], bool]]:
     """Map each folder that an alternative of a glob pattern starts with to a test of the files below it."""
     tests: dict[Path, list[Callable[[str], bool]]] = {}
     for one in expand_braces(pattern.removeprefix(f"{workspace.root}/")):
@@ -239,7 +242,7 @@ def _tests_by_folder(pattern: str, workspace: Workspace) -> dict[Path, Callable[
         with suppress(PathRefused):
             named = workspace.resolve_readable("/".join(names) or ".")
             folder = named if path_kind(workspace, named) == "directory" else folder
-        tests.setdefault(folder, []).append(_compile_relative_test(one, workspace))
+        tests.setdefault(folder, []).append(_compile_relative_glob(one, workspace))
 
     def test_of(folder: Path) -> Callable[[Path], bool]:
         return lambda file: any(test(workspace.display_path(file)) for test in tests[folder])
@@ -247,18 +250,18 @@ def _tests_by_folder(pattern: str, workspace: Workspace) -> dict[Path, Callable[
     return {folder: test_of(folder) for folder in tests}
 
 
-def _ignored_refusal(pattern: str, folder: Path, workspace: Workspace, *, git: bool) -> PathRefused | None:
+def _refusal_if_ignored(pattern: str, folder: Path, workspace: Workspace, *, git: bool) -> PathRefused | None:
     """Return the refusal of a folder that ignore files name, and git's if `git`; None: they don't."""
     if not workspace.is_ignored(folder, git=git):
         return None
-    return PathRefused(ignored_text(pattern, git=not workspace.is_ignored(folder, git=False)))
+    return PathRefused(ignored_path_message(pattern, git=not workspace.is_ignored(folder, git=False)))
 
 
-def _format_file(
-    args: ReadManyFilesArgs, workspace: Workspace, path: Path, named: bool, room: int
+def _read_and_format_file(
+    args: ReadManyFilesArgs, workspace: Workspace, path: Path, is_named: bool, max_chars: int
 ) -> str | None:
     """Return text shown for one file; None: skipped, as it isn't text and wasn't named."""
-    real = resolve_allowed_file(workspace, path, ignored=not args.respect_git_ignore)
+    real = resolve_allowed_file(workspace, path, allow_ignored=not args.respect_git_ignore)
     if real is None:  # a link was created since it was found
         return "[may not be read]"
     try:
@@ -267,10 +270,10 @@ def _format_file(
         return f"[{problem}]"
     file = decode_text_file(data)
     if file is None:
-        return binary_file_notice(workspace.display_path(path), len(data)) if named else None
+        return binary_file_notice(workspace.display_path(path), len(data)) if is_named else None
     if not file.raw:
         return "[empty]"
-    part = cut_page(file.text, most_chars=room)
+    part = cut_page(file.text, max_chars=max_chars)
     return omitted_lines_heading(part) + part.text
 
 

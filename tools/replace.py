@@ -14,9 +14,9 @@ from interlock.tools.matcher.edit import (
     EditProblem,
     PlacedEdit,
     apply_spans,
-    existing_file_problem,
-    place_or_correct_edit,
-    unusable_strings_problem,
+    create_existing_file_problem,
+    edit_strings_problem,
+    locate_edit_with_corrections,
 )
 from interlock.tools.matcher.windows import Span, WorkBudget
 from interlock.tools.workspace_files import WriteTarget, prepare_write_target
@@ -46,12 +46,12 @@ class ReplaceArgs(Args):
 
 
 def _plan_change(
-    stop: StopFlag, args: ReplaceArgs, context: ToolContext, earlier: Mapping[str, bytes]
+    stop: StopFlag, args: ReplaceArgs, context: ToolContext, earlier_contents: Mapping[str, bytes]
 ) -> FileChange:
     context.workspace.resolve_readable(args.file_path)  # errors quote the file's text
-    target = prepare_write_target(args.file_path, context, earlier)
+    target = prepare_write_target(args.file_path, context, earlier_contents)
     old, new = args.old_string.replace("\r\n", "\n"), args.new_string.replace("\r\n", "\n")
-    if problem := unusable_strings_problem(old, new):
+    if problem := edit_strings_problem(old, new):
         raise ToolError(*problem)
     if target.file is None:
         if old:
@@ -62,7 +62,7 @@ def _plan_change(
         message = f"Created {target.display_path!r}: {format_count(len(split_lines(new)), 'line')}."
         return target.to_file_change(target.encode(new), message)
     if not old:
-        raise ToolError(*existing_file_problem(target.display_path, target.file))
+        raise ToolError(*create_existing_file_problem(target.display_path, target.file))
     return _plan_edit(
         target, target.file, old, new, args.expected_replacements, WorkBudget(check=stop.raise_if_stopped)
     )
@@ -72,7 +72,7 @@ def _plan_edit(
     target: WriteTarget, file: TextFile, old: str, new: str, expected: int | None, work: WorkBudget
 ) -> FileChange:
     text = file.text
-    found = place_or_correct_edit(target.display_path, text, old, new, expected, work=work)
+    found = locate_edit_with_corrections(target.display_path, text, old, new, expected, work=work)
     if isinstance(found, EditProblem):
         raise ToolError(*found)
     raw = apply_spans(file, found.spans)
@@ -85,11 +85,11 @@ def _plan_edit(
     return made.model_copy(update={"how": found.strategy_label})
 
 
-def _no_change_message(shown: str, text: str, found: PlacedEdit) -> str:
+def _no_change_message(display_path: str, text: str, found: PlacedEdit) -> str:
     if found.difference:
         line = line_number_at(text, found.spans[0].start)
-        return f"{shown!r} has the change already: what the edit would give stands at line {line}."
-    return f"{shown!r} would be the same as before; its final newline is always kept."
+        return f"{display_path!r} has the change already: what the edit would give stands at line {line}."
+    return f"{display_path!r} would be the same as before; its final newline is always kept."
 
 
 def _changed_lines_message(text: str, spans: Sequence[Span]) -> str:

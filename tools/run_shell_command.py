@@ -60,7 +60,7 @@ async def _start_in_background(
         pid = await context.processes.start_in_background(argv, cwd=directory, label=args.command)
     except RunError as error:
         return error_result("not_started", str(error))
-    started = next(one for one in context.processes.background_processes() if one["pid"] == pid)
+    started = next(one for one in context.processes.list_background_processes() if one["pid"] == pid)
     text = f"Started in the background.\nPID: {pid}\nOutput file: {started['output_file']}\nIt ends with the run."
     return ToolResult(status="success", content=text, meta={"summary": f"started, pid {pid}", "pid": pid})
 
@@ -151,7 +151,7 @@ class ExecuteCommandArgs(Args):
     )
 
 
-EXECUTE_COMMAND = TOOL.renamed(
+EXECUTE_COMMAND = TOOL.make_renamed_copy(
     "execute_command",
     ExecuteCommandArgs,
     lambda args: RunShellCommandArgs(command=args.command, dir_path=args.cwd),

@@ -23,19 +23,19 @@ class SaveMemoryArgs(Args):
 
 
 async def plan_memory_change(
-    args: SaveMemoryArgs, context: ToolContext, earlier: Mapping[str, bytes]
+    args: SaveMemoryArgs, context: ToolContext, earlier_contents: Mapping[str, bytes]
 ) -> FileChange:
     names = context.settings.context.file_names
     if PurePath(args.file_path).name not in names:
         raise ToolError(
             "invalid_tool_params", f"{args.file_path!r} isn't a memory file; expected {' or '.join(names)}."
         )
-    return _add_fact(
-        await asyncio.to_thread(prepare_write_target, args.file_path, context, earlier), args.fact
+    return _plan_fact_addition(
+        await asyncio.to_thread(prepare_write_target, args.file_path, context, earlier_contents), args.fact
     )
 
 
-def _add_fact(target: WriteTarget, fact: str) -> FileChange:
+def _plan_fact_addition(target: WriteTarget, fact: str) -> FileChange:
     text = add_fact_to_text(target.file.text if target.file else "", fact)
     after = target.encode(target.file.convert_line_endings(text) if target.file else text)
     if after == target.before:

@@ -2,7 +2,7 @@
 
 from importlib import import_module
 
-from interlock.state.entry_points import has_part
+from interlock.state.entry_points import is_part_installed
 from interlock.state.errors import SetupError
 from interlock.state.names import OTHER_NAMES
 from interlock.state.tooling import Tool
@@ -19,7 +19,7 @@ _PARTS = {"browser.action": "browser", "codebase_search": "index"}
 
 def _load_installed_tools() -> dict[str, Tool]:
     """Import every tool whose part is here. Raise `SetupError` if one isn't in NAMES."""
-    here = (name for name in _MODULES if name not in _PARTS or has_part(_PARTS[name]))
+    here = (name for name in _MODULES if name not in _PARTS or is_part_installed(_PARTS[name]))
     modules = (import_module(f"interlock.tools.{name}") for name in here)
     found = {
         tool.name: tool for module in modules for tool in vars(module).values() if isinstance(tool, Tool)

@@ -100,7 +100,7 @@ class TagParser:
         if not self._tool:
             self._shown = [rest]
             return self._flush_shown_text()
-        if not self._is_call():
+        if not self._is_meant_as_call():
             self._inside.append(rest)
             self._turn_call_into_text()
             return self._flush_shown_text()
@@ -150,16 +150,16 @@ class TagParser:
         buffer = self._buffer
         at = buffer.find("<", position)
         if at < 0:
-            return self._append_inside(position, len(buffer))
+            return self._append_call_text(position, len(buffer))
         if at > position:
-            self._append_inside(position, at)
+            self._append_call_text(position, at)
         tag = _read_tag(buffer, at, self._tags)
         if tag is None:
             return at
         if not tag:
-            return self._append_inside(at, at + 1)
+            return self._append_call_text(at, at + 1)
         if tag == f"</{self._tool}>":
-            if self._is_blank_call() or self._is_call():
+            if self._is_blank_call() or self._is_meant_as_call():
                 self._end_call()
             else:
                 self._inside.append(tag)
@@ -167,12 +167,12 @@ class TagParser:
         elif tag.startswith("</"):
             self._append_parameter_tag(tag[2:-1], False, tag)
         elif self._closed and not self._blank:  # the file continues
-            return self._append_inside(at, at + len(tag))
+            return self._append_call_text(at, at + len(tag))
         elif tag[1:-1] in self._tools[self._tool]:
             self._param = tag[1:-1]
             self._append_parameter_tag(self._param, True, tag)
         else:
-            if self._is_call():
+            if self._is_meant_as_call():
                 self._reject_call(f"the call of {self._tool} ended before </{self._tool}>")
             else:
                 self._turn_call_into_text()
@@ -187,14 +187,14 @@ class TagParser:
             [(at, n) for n in names if (at := self._buffer.find(f"</{n}>", position)) >= 0],
         )
         if not found:
-            return self._append_inside(position, max(position, len(buffer) - max(map(len, names)) - 2))
+            return self._append_call_text(position, max(position, len(buffer) - max(map(len, names)) - 2))
         at, name = min(found)
-        self._append_inside(position, at)
+        self._append_call_text(position, at)
         self._param = ""
         self._append_parameter_tag(name, False, f"</{name}>")
         return at + len(name) + 3
 
-    def _append_inside(self, start: int, end: int) -> int:
+    def _append_call_text(self, start: int, end: int) -> int:
         if end > start:
             self._inside.append(text := self._buffer[start:end])
             self._length += end - start
@@ -215,7 +215,7 @@ class TagParser:
         self.calls.append(TaggedCall(self._tool, params))
         self._tool = self._param = ""
 
-    def _is_call(self) -> bool:
+    def _is_meant_as_call(self) -> bool:
         """Return whether what was begun is meant as a call."""
         return self._tool in self._offered or bool(
             _read_parameters("".join(self._inside), self._parameter_tags)

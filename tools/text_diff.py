@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from difflib import Match, SequenceMatcher
 
-from interlock.state.text import cut_diff_notice
+from interlock.state.text import truncated_diff_notice
 from interlock.tools.file_content import decode_text_file, split_lines
 
 _MOST_CHARS = 100_000
@@ -97,7 +97,7 @@ def unified_diff(path: str, before: bytes | None, after: bytes) -> str:
     end = text.rfind("\n", 0, _MOST_CHARS) + 1
     rest = text[end:].removesuffix("\n").split("\n")
     added, removed = (sum(line.startswith(sign) for line in rest) for sign in "+-")
-    return text[:end] + cut_diff_notice(len(rest), added, removed)
+    return text[:end] + truncated_diff_notice(len(rest), added, removed)
 
 
 def _decode_diff_lines(data: bytes | None) -> list[str] | None:
@@ -107,13 +107,13 @@ def _decode_diff_lines(data: bytes | None) -> list[str] | None:
     file = decode_text_file(data)
     if file is None:
         return None
-    lines = [line + "\n" for line in split_lines(_show_line_endings(file.raw))]
+    lines = [line + "\n" for line in split_lines(_show_mixed_line_endings(file.raw))]
     if lines and not file.raw.endswith("\n"):
         lines[-1] += "\\ No newline at end of file\n"
     return lines
 
 
-def _show_line_endings(raw: str) -> str:
+def _show_mixed_line_endings(raw: str) -> str:
     """Return a text with CR made visible if its line endings are mixed, as an edit may change them."""
     if "\r" not in raw:
         return raw

@@ -68,7 +68,7 @@ async def _extract_text(page: "FetchedPage", context: ToolContext) -> tuple[str,
             timeout_s=_HTML_S,
             limit_chars=_HTML_CHARS,
             stdin=page.body,
-            ours=True,
+            trusted_helper=True,
         )
         if ended.how != "exited" or ended.exit_code != 0:
             return "", f"(The page could not be turned into text; its HTML follows.)\n{_decode_body(page)}"
@@ -162,7 +162,7 @@ async def _search_by_command(command: str, query: str, context: ToolContext) -> 
         timeout_s=min(_COMMAND_S, context.time_left_s or _COMMAND_S),
         limit_chars=_PAGE_CHARS,
         stdin=query.encode("utf-8", "replace"),
-        ours=True,
+        trusted_helper=True,
     )
     if ended.how != "exited" or ended.exit_code:
         how = f"exit code {ended.exit_code}" if ended.how == "exited" else ended.how

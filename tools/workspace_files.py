@@ -13,7 +13,7 @@ from typing import Literal
 
 from interlock.state.calls import ToolError
 from interlock.state.tooling import FileChange, ToolContext
-from interlock.state.workspace import PathRefused, Place, Workspace
+from interlock.state.workspace import OpenDirEntry, PathRefused, Workspace
 from interlock.tools.file_content import TextFile, decode_text_file
 from interlock.tools.text_diff import unified_diff
 
@@ -28,7 +28,7 @@ class NotAFileError(OSError):
     """The path is a device, pipe or socket."""
 
 
-def stat_without_links(place: Place) -> os.stat_result:
+def stat_refusing_links(place: OpenDirEntry) -> os.stat_result:
     """Return the status of a place. Raise OSError: ELOOP for a link, since checked paths are real paths."""
     found = os.stat(place.name, dir_fd=place.directory, follow_symlinks=False)
     if stat.S_ISLNK(found.st_mode):
@@ -36,9 +36,9 @@ def stat_without_links(place: Place) -> os.stat_result:
     return found
 
 
-def open_regular_file(place: Place) -> BufferedReader:
+def open_regular_file(place: OpenDirEntry) -> BufferedReader:
     """Open a regular file for reading. Raises OSError: `IsADirectoryError`, `NotAFileError`, ELOOP for a link, …"""
-    _require_regular_file(stat_without_links(place))  # opening a device can have effects
+    _require_regular_file(stat_refusing_links(place))  # opening a device can have effects
     descriptor = os.open(place.name, _READ, dir_fd=place.directory)
     try:
         _require_regular_file(os.fstat(descriptor))
@@ -49,9 +49,9 @@ def open_regular_file(place: Place) -> BufferedReader:
 
 
 @contextmanager
-def open_directory(place: Place) -> Generator[int]:
+def open_directory(place: OpenDirEntry) -> Generator[int]:
     """Open a directory for listing. Raises OSError: ELOOP for a link, `NotADirectoryError`, …"""
-    if not stat.S_ISDIR(stat_without_links(place).st_mode):
+    if not stat.S_ISDIR(stat_refusing_links(place).st_mode):
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
     flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
     descriptor = os.open(place.name, flags, dir_fd=place.directory)
@@ -106,24 +106,28 @@ class WriteTarget:
 
 
 def prepare_write_target(
-    file_path: str, context: ToolContext, earlier: Mapping[str, bytes], *, text: bool = True
+    file_path: str, context: ToolContext, earlier_contents: Mapping[str, bytes], *, text: bool = True
 ) -> WriteTarget:
     """Return the file to write; raise `ToolError` for all that would fail later. Without `text` it may have any
     content."""
     path = context.workspace.resolve_writable(file_path)
     shown = context.workspace.display_path(path)
-    before = earlier[str(path)] if str(path) in earlier else _read_existing(path, context)
+    before = (
+        earlier_contents[str(path)]
+        if str(path) in earlier_contents
+        else _read_overwritable_file(path, context)
+    )
     file = None if before is None or not text else decode_text_file(before)
     if text and before is not None and file is None:
         raise ToolError("not_text", f"{shown!r} is binary, not text; change it with a command.")
     return WriteTarget(path, shown, before, file)
 
 
-def _read_existing(path: Path, context: ToolContext) -> bytes | None:
+def _read_overwritable_file(path: Path, context: ToolContext) -> bytes | None:
     """Return the bytes of a file that may be overwritten; None: it can be created. Raise `ToolError`."""
     try:
-        with context.workspace.open_place(path) as place:
-            mode = stat_without_links(place).st_mode
+        with context.workspace.open_parent_directory(path) as place:
+            mode = stat_refusing_links(place).st_mode
     except (FileNotFoundError, NotADirectoryError):
         _require_creatable(path, context)
         return None
@@ -165,8 +169,8 @@ LARGEST = 20 * 1024 * 1024
 def path_kind(workspace: Workspace, path: Path) -> Literal["file", "directory", "other", "missing"]:
     """Return what a path is; also `missing` if access is denied or the name is too long: using it will report why."""
     try:
-        with workspace.open_place(path) as place:
-            mode = stat_without_links(place).st_mode
+        with workspace.open_parent_directory(path) as place:
+            mode = stat_refusing_links(place).st_mode
     except OSError:
         return "missing"
     return "directory" if stat.S_ISDIR(mode) else "file" if stat.S_ISREG(mode) else "other"
@@ -185,11 +189,13 @@ def resolve_directory(workspace: Workspace, path: str) -> Path:
     return real
 
 
-def resolve_allowed_file(workspace: Workspace, path: Path, *, ignored: bool) -> Path | None:
-    """Return the real path of a found file if it may be read, else None; with `ignored`, also if git ignores it."""
+def resolve_allowed_file(workspace: Workspace, path: Path, *, allow_ignored: bool) -> Path | None:
+    """Return a found file's real path if it may be read, else None; with `allow_ignored`, also if git ignores it."""
     # Git-ignored files can be written but not read; private files can be neither.
     for check in (
-        (workspace.resolve_readable, workspace.resolve_writable) if ignored else (workspace.resolve_readable,)
+        (workspace.resolve_readable, workspace.resolve_writable)
+        if allow_ignored
+        else (workspace.resolve_readable,)
     ):
         with suppress(PathRefused):
             return check(str(path))
@@ -199,7 +205,7 @@ def resolve_allowed_file(workspace: Workspace, path: Path, *, ignored: bool) -> 
 def read_file_bytes(workspace: Workspace, path: Path) -> bytes:
     """Return a file's bytes. Raise `ToolError`: missing, a directory, too large, not permitted, not a file."""
     try:
-        with workspace.open_place(path) as place, open_regular_file(place) as file:
+        with workspace.open_parent_directory(path) as place, open_regular_file(place) as file:
             data = file.read(LARGEST + 1)
             size = os.fstat(file.fileno()).st_size
     except OSError as error:
@@ -246,22 +252,24 @@ def to_tool_error(workspace: Workspace, path: Path, error: OSError) -> ToolError
     return ToolError("io_error", f"{shown!r} can't be used: {error.strerror or error}.")
 
 
-def _link_error(shown: str, path: Path) -> ToolError:
+def _link_error(display_path: str, path: Path) -> ToolError:
     """Return the error of a path with a link: checked ones contain none except loops and links created since."""
     try:
         path.stat()
     except OSError as error:
         if error.errno == errno.ELOOP:
             return ToolError(
-                "not_a_file", f"{shown!r} is a symlink that leads back to itself; go on without it."
+                "not_a_file", f"{display_path!r} is a symlink that leads back to itself; go on without it."
             )
-    return ToolError("external_change", f"{shown!r} changed while it was opened: a link stands there now.")
+    return ToolError(
+        "external_change", f"{display_path!r} changed while it was opened: a link stands there now."
+    )
 
 
 def _suggest_similar_names(workspace: Workspace, path: Path) -> str:
     """Return a sentence with similar names in the same directory, for a model that misspelt one."""
     try:
-        with workspace.open_place(path.parent) as place, open_directory(place) as directory:
+        with workspace.open_parent_directory(path.parent) as place, open_directory(place) as directory:
             names = sorted(os.listdir(directory))  # noqa: PTH208 - by descriptor
     except (OSError, PathRefused):
         return f" There is no directory {workspace.display_path(path.parent)!r} either; find it with glob."

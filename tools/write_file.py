@@ -30,9 +30,11 @@ class WriteFileArgs(Args):
     content: Content
 
 
-def _plan_change(args: WriteFileArgs, context: ToolContext, earlier: Mapping[str, bytes]) -> FileChange:
-    target = prepare_write_target(args.file_path, context, earlier)
-    if omitted := find_omission_error(args.content, allowed=target.file.text if target.file else ""):
+def _plan_change(
+    args: WriteFileArgs, context: ToolContext, earlier_contents: Mapping[str, bytes]
+) -> FileChange:
+    target = prepare_write_target(args.file_path, context, earlier_contents)
+    if omitted := find_omission_error(args.content, existing_text=target.file.text if target.file else ""):
         raise ToolError("omission_placeholder", omitted)
     content = args.content.removeprefix("\ufeff") if target.file and target.file.mark else args.content
     after = target.encode(target.file.convert_line_endings(content) if target.file else content)
@@ -84,7 +86,7 @@ def _strip_code_fence(text: str, path: str) -> str:
 
 
 WRITE_TO_FILE = replace(
-    TOOL.renamed("write_to_file", WriteToFileArgs, _to_write_file_args),
+    TOOL.make_renamed_copy("write_to_file", WriteToFileArgs, _to_write_file_args),
     description="Writes a whole text file: creates it, with its directories, or replaces all of its text."
     " To change a part of an existing file use a tool that edits parts, which is shorter and safer.",
 )
@@ -100,11 +102,11 @@ class InsertContentArgs(Args):
 
 
 def _plan_insertion(
-    args: InsertContentArgs, context: ToolContext, earlier: Mapping[str, bytes]
+    args: InsertContentArgs, context: ToolContext, earlier_contents: Mapping[str, bytes]
 ) -> FileChange:
-    target = prepare_write_target(args.path, context, earlier)
+    target = prepare_write_target(args.path, context, earlier_contents)
     file = target.file or TextFile("")
-    if omitted := find_omission_error(args.content, allowed=file.text):
+    if omitted := find_omission_error(args.content, existing_text=file.text):
         raise ToolError("omission_placeholder", omitted)
     new = args.content.replace("\r\n", "\n").removesuffix("\n") + "\n"
     what = format_count(len(split_lines(new)), "line")

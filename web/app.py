@@ -19,7 +19,7 @@ from interlock.engine.client import Client, Options
 from interlock.state.errors import UserError
 from interlock.web import page_actions, page_events, page_views
 from interlock.web.api.app_auth import AppAuth, AppRoutes
-from interlock.web.api.routes import build_api_routes
+from interlock.web.api.routes import build_routes_and_resume_callback
 from interlock.web.endpoints import (
     BODY_LIMIT,
     build_routes,
@@ -35,7 +35,7 @@ from interlock.web.run_resumer import RunResumer
 _STATIC = Path(__file__).parent / "static"
 
 TABLE = """
-GET   /api/me                         view    views.get_person
+GET   /api/me                         view    views.get_current_person
 GET   /api/stats                      view    views.get_statistics
 GET   /api/changes                    view    events.stream_changes
 GET   /api/requests                   view    views.list_requests
@@ -48,13 +48,13 @@ GET   /api/runs                       view    views.list_runs
 GET   /api/runs/{run}                 view    views.get_run
 GET   /api/runs/{run}/events          view    events.stream_run_events
 GET   /api/runs/{run}/diagram         view    views.get_run_diagram
-GET   /api/runs/{run}/path            view    views.get_run_path
-GET   /api/runs/{run}/prompt          view    views.get_takes_prompt
+GET   /api/runs/{run}/path            view    views.get_run_diagram_marks
+GET   /api/runs/{run}/prompt          view    views.get_accepts_prompt
 GET   /api/runs/{run}/steps           view    views.list_steps
 GET   /api/runs/{run}/calls           view    views.list_calls
 GET   /api/runs/{run}/calls/{call}/output  view    views.get_call_output
 GET   /api/runs/{run}/state           view    views.get_state
-GET   /api/runs/{run}/seen            view    views.get_seen_conversation
+GET   /api/runs/{run}/seen            view    views.get_conversation_extent
 GET   /api/runs/{run}/diff            view    views.get_diff
 POST  /api/runs/{run}/replay          view    views.replay_run
 GET   /api/runs/{run}/export          view    views.export_run
@@ -68,7 +68,7 @@ POST  /api/runs/{run}/undo            drive   actions.undo_changes
 """
 
 
-class Page:
+class PageServer:
     """Answers the page's requests. `options` are those of each run that is started here."""
 
     def __init__(self, options: Options, access: Access) -> None:
@@ -77,7 +77,7 @@ class Page:
         self.tokens, self._port = Tokens(options.home), access.port
         theirs = self.client.load_listed_app()
         visitors = AppAuth(theirs) if theirs and theirs.auth else None
-        routes, resume = build_api_routes(self.client, theirs, visitors)
+        routes, resume = build_routes_and_resume_callback(self.client, theirs, visitors)
         self._theirs = [AppRoutes(theirs.routes, visitors)] if theirs and theirs.routes else []
 
         @asynccontextmanager
@@ -97,7 +97,7 @@ class Page:
         owners = {"views": page_views, "actions": page_actions, "events": page_events}
         return [
             Route("/login", make_endpoint(self.sign_in_tab), methods=["POST"]),
-            Route("/proof", make_endpoint(self.prove_home_to_tab), methods=["POST"]),
+            Route("/proof", make_endpoint(self.answer_tab_challenge), methods=["POST"]),
             Route("/ok", _answer_ok),
             *build_routes(TABLE, owners, self.served),
             Mount("/static", StaticFiles(directory=_STATIC)),
@@ -109,11 +109,11 @@ class Page:
         """Exchange the token of the address for one of the tab."""
         given = (await read_raw_body(request)).decode(errors="replace")
         if not (self.tokens.redeem_sign_in_code(given) or await self._is_page_token(given)):
-            detail = "Too many wrong tokens. Wait a minute." if self.guard.is_locked else "Wrong token."
-            return JSONResponse({"detail": detail}, 429 if self.guard.is_locked else 401)
+            detail = "Too many wrong tokens. Wait a minute." if self.guard.is_locked_out else "Wrong token."
+            return JSONResponse({"detail": detail}, 429 if self.guard.is_locked_out else 401)
         return JSONResponse({"token": self.tokens.create_tab_token(self._port)})
 
-    async def prove_home_to_tab(self, request: Request) -> Response:
+    async def answer_tab_challenge(self, request: Request) -> Response:
         """Show a tab that it was this home's server that gave it its token, before it sends that again."""
         given = await read_json_body(request)
         about, challenge = (str(given.get(name)) for name in ("about", "challenge"))
@@ -121,9 +121,9 @@ class Page:
 
     async def _is_page_token(self, token: str) -> bool:
         """Return whether it is the token of the page: those of programs and tabs sign no browser in."""
-        return await self.guard.find_person_slowing_wrong_tokens(
+        return await self.guard.find_token_holder_throttled(token) is not None and self.tokens.is_page_token(
             token
-        ) is not None and self.tokens.is_page_token(token)
+        )
 
 
 async def _answer_ok(_: Request) -> Response:
@@ -146,7 +146,7 @@ def serve_page(options: Options, access: Access, open_browser: bool) -> int:
     """Serve, and print the address first. Raises `UserError` if the port is taken."""
     listening = _open_listening_socket(access.port)
     port = listening.getsockname()[1]
-    page = Page(options, access._replace(port=port))
+    page = PageServer(options, access._replace(port=port))
     at = f"http://127.0.0.1:{port}"
     address = f"{at}/#token={page.tokens.page_token}"
     sys.stdout.write(f"Serving this user's runs. Open: {address}\n")
@@ -170,7 +170,7 @@ def serve_page(options: Options, access: Access, open_browser: bool) -> int:
         ws_max_size=BODY_LIMIT,
         lifespan="on",
     )
-    with _publish_address(options.home, at):
+    with _publish_server_address(options.home, at):
         uvicorn.Server(config).run(sockets=[listening])
     return 0
 
@@ -189,7 +189,7 @@ def _open_listening_socket(port: int) -> socket.socket:
 
 
 @contextmanager
-def _publish_address(home: Path, address: str) -> Generator[None]:
+def _publish_server_address(home: Path, address: str) -> Generator[None]:
     """Lets `interlock` say where a run that parks can be decided (`served_at`)."""
     file = home / "server.address"
     file.write_text(f"{os.getpid()} {address}\n")

@@ -6,10 +6,10 @@ from argparse import ArgumentTypeError
 from dataclasses import replace
 from functools import partial
 
-from interlock.cli.flags import add_run_flags, run_options_from
-from interlock.cli.parsing import Args, declare_arguments, flag_argument, number_parser, word_argument
+from interlock.cli.flags import add_run_flags, build_run_options
+from interlock.cli.parsing import Args, argparse_argument, declare_arguments, flag_argument, number_parser
 from interlock.cli.render.output import result_paint
-from interlock.engine.client import Client, state_home
+from interlock.engine.client import Client, resolve_state_directory
 from interlock.state.errors import UserError
 
 _READ_ONLY = "The server was started with --read-only."
@@ -23,7 +23,7 @@ def _parse_origin(text: str) -> str:
 
 
 @declare_arguments(
-    word_argument("words", nargs="*", metavar="token", help="manage tokens of programs"),
+    argparse_argument("words", nargs="*", metavar="token", help="manage tokens of programs"),
     flag_argument("--port N", "port (default: 4280)", type=number_parser(int, 0, 65_535), default=4280),
     flag_argument("--open", "open the page in a browser"),
     flag_argument("--read-only", "refuse everything that changes a run"),
@@ -43,13 +43,13 @@ def _parse_origin(text: str) -> str:
 def serve(args: Args) -> int | None:
     if args.words:
         return _manage_tokens(args)
-    from interlock.engine.client.fleet import is_on_server
+    from interlock.engine.client.fleet import is_store_on_server
     from interlock.web.app import serve_page
     from interlock.web.guard import Access, Proxy
 
-    args.detach = args.detach or is_on_server(state_home())
+    args.detach = args.detach or is_store_on_server(resolve_state_directory())
     proxy = Proxy(args.trusted_proxy, args.user_header) if args.trusted_proxy else None
-    options = replace(run_options_from(args), interactive=True, door="page", serves_others=True)
+    options = replace(build_run_options(args), interactive=True, door="page", serves_others=True)
     only_reads = _READ_ONLY if args.read_only else Client(options).read_only_reason
     return serve_page(options, Access(args.port, only_reads, proxy, args.allow_origin), args.open)
 
@@ -58,9 +58,9 @@ def _manage_tokens(args: Args) -> None:
     from interlock.web.guard import Tokens
     from interlock.web.roles import ROLES
 
-    tokens, words = Tokens(state_home()), list(args.words)
+    tokens, words = Tokens(resolve_state_directory()), list(args.words)
     if words == ["token", "list"]:
-        for name, kept in tokens.program_tokens().items():
+        for name, kept in tokens.list_program_tokens().items():
             result_paint().print_line(f"{name}  {kept['role']}")
     elif words[:2] == ["token", "new"] and len(words) == 3:
         if args.role not in ROLES:

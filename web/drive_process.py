@@ -20,20 +20,20 @@ from typing import Any
 
 from interlock.cli.warm.fork_client import FORKER, Child
 from interlock.engine.client import Client, Options, RunRow, api_rows, fleet
-from interlock.engine.client.program_drive import ProgramCall
+from interlock.engine.client.program_drive import ApiDriveRequest
 from interlock.services.files.disk import (
+    ensure_private_file,
     make_private_directory,
-    make_private_file,
     require_path_below,
 )
 from interlock.services.process.identity import (
     ProcessIdentity,
-    current_process,
+    current_process_identity,
     host_name,
     is_alive,
     process_start_time,
 )
-from interlock.services.process.stdout import own_stdout, redirect_stdout_to_stderr
+from interlock.services.process.stdout import original_stdout, redirect_stdout_to_stderr
 from interlock.state.errors import BusyError, InterlockError, UserError, as_bug_error
 from interlock.state.events import Event
 
@@ -46,13 +46,13 @@ class DriveJob:
     """What to start under the id `run`; empty: go on with `run`."""
     input: Mapping[str, Any] = field(default_factory=dict[str, Any])
     prompt: str | None = None
-    call: ProgramCall | None = None
+    call: ApiDriveRequest | None = None
     """Of a program, by the API."""
     within_limits: bool = False
     """Limits over all workers hold for it (`prompts.py`)."""
 
 
-def live_events_file(home: Path, run: str) -> Path:
+def live_events_path(home: Path, run: str) -> Path:
     """Return where the newest drive of a run writes its events: first its process id, then a JSON object a line."""
     return require_path_below(home / "live", f"{run}.jsonl")
 
@@ -84,18 +84,20 @@ _MOST = 1_000_000
 """Bytes of it that are read at once."""
 
 
-async def start_drive(job: DriveJob, on_started: Callable[[Child], None] = lambda _: None) -> Child:
+async def start_drive_process(job: DriveJob, on_started: Callable[[Child], None] = lambda _: None) -> Child:
     """Start a drive; returns its process when its run goes. Raises `UserError` with why it doesn't.
 
     `on_started` gets the process before, which does nothing if that raises.
     """
-    child, made = await asyncio.to_thread(_launch_process, job, on_started)
+    child, made = await asyncio.to_thread(_launch_and_await_first_answer, job, on_started)
     if "error" in made:
         raise _ERRORS.get(made.get("kind", ""), UserError)(made["error"])
     return child
 
 
-def _launch_process(job: DriveJob, on_started: Callable[[Child], None]) -> tuple[Child, Mapping[str, str]]:
+def _launch_and_await_first_answer(
+    job: DriveJob, on_started: Callable[[Child], None]
+) -> tuple[Child, Mapping[str, str]]:
     stdin, given = os.pipe()
     told, stdout = os.pipe()
     with os.fdopen(given, "wb") as giving, os.fdopen(told, "rb") as telling:
@@ -117,22 +119,22 @@ def _launch_process(job: DriveJob, on_started: Callable[[Child], None]) -> tuple
 
 def child_process_identity(child: Child) -> ProcessIdentity:
     """Return who the process of a drive is, for a later server."""
-    return current_process()._replace(pid=child.pid, started=process_start_time(child.pid))
+    return current_process_identity()._replace(pid=child.pid, started=process_start_time(child.pid))
 
 
 def interrupt_drive(client: Client, run: str) -> None:
     """Stop a run that a server's drive works on, as Ctrl-C does."""
-    os.kill(_driver_pid(client.home, run), signal.SIGINT)
+    os.kill(_driver_pid_or_zero(client.home, run), signal.SIGINT)
 
 
 def is_driven_by_server(client: Client, row: RunRow) -> bool:
     """Return whether a server's drive works on the run."""
-    return row.owner == f"{host_name()}:{_driver_pid(client.home, row.run)}"
+    return row.owner == f"{host_name()}:{_driver_pid_or_zero(client.home, row.run)}"
 
 
-def _driver_pid(home: Path, run: str) -> int:
+def _driver_pid_or_zero(home: Path, run: str) -> int:
     try:
-        with live_events_file(home, run).open() as file:
+        with live_events_path(home, run).open() as file:
             return int(file.readline())
     except (OSError, ValueError):
         return 0
@@ -143,7 +145,7 @@ async def tail_live_events(home: Path, run: str) -> AsyncGenerator[dict[str, Any
 
     A drive that begins later is followed, too. Nothing is kept in memory for a slow reader.
     """
-    path, place, inode, rest = live_events_file(home, run), 0, 0, b""
+    path, place, inode, rest = live_events_path(home, run), 0, 0, b""
     first = True
     while True:
         try:
@@ -183,7 +185,7 @@ class _LiveEventsWriter:
     def __init__(self, path: Path) -> None:
         make_private_directory(path.parent)
         fresh = path.with_suffix(f".{os.getpid()}")
-        make_private_file(fresh)
+        ensure_private_file(fresh)
         self._file = fresh.open("w", encoding="utf-8", errors="backslashreplace")
         self._file.write(f"{os.getpid()}\n")
         self._file.flush()
@@ -201,36 +203,34 @@ class _LiveEventsWriter:
 def report_to_server(answer: Mapping[str, str]) -> None:
     """The one line for the server, which may be gone."""
     with suppress(OSError, ValueError):
-        os.write(own_stdout().fileno(), json.dumps(answer).encode() + b"\n")
+        os.write(original_stdout().fileno(), json.dumps(answer).encode() + b"\n")
 
 
 async def _execute_job(job: DriveJob) -> None:
-    live = _LiveEventsWriter(live_events_file(job.options.home, job.run))
+    live = _LiveEventsWriter(live_events_path(job.options.home, job.run))
     if job.call:
-        from interlock.web.api.drive_recorder import drive_and_record
+        from interlock.web.api.drive_recorder import drive_and_record_stream
 
-        await drive_and_record(job.options, job.run, job.workflow, job.call, live)
+        await drive_and_record_stream(job.options, job.run, job.workflow, job.call, live)
     elif job.workflow:
         await Client(job.options).start(job.workflow, job.input, renderers=[live], run=job.run)
     elif job.within_limits:
-        await _drive_within_limits(job, live)
+        await _resume_run_within_limits(job, live)
     else:
         await Client(job.options).resume(job.run, job.prompt, renderers=[live], replace_unfinished=True)
 
 
-async def _drive_within_limits(job: DriveJob, live_writer: _LiveEventsWriter) -> None:
+async def _resume_run_within_limits(job: DriveJob, live_writer: _LiveEventsWriter) -> None:
     """Go on with a run; what a limit over all workers stops waits for its next turn."""
     options = fleet.with_fleet_limits(job.options)
-    api_rows.change(options.home, "prompt", job.run, {"status": "running", "prompt": None})
+    api_rows.update_api_row(options.home, "prompt", job.run, {"status": "running", "prompt": None})
     outcome = await Client(options).resume(
         job.run, job.prompt, renderers=[live_writer], replace_unfinished=True
     )
-    if outcome.status in ("budget", "timeout") and (
-        wait := fleet.record_and_read_limit_stop(options, job.run)
-    ):
+    if outcome.status in ("budget", "timeout") and (wait := fleet.record_limit_stop(options, job.run)):
         waits = {"model": wait.model, "after_s": wait.seconds}
         status = "running" if wait.seconds is None else "pending"
-        api_rows.change(options.home, "prompt", job.run, {"status": status, **waits})
+        api_rows.update_api_row(options.home, "prompt", job.run, {"status": status, **waits})
 
 
 def main() -> None:

@@ -45,7 +45,7 @@ def make_endpoint(
         try:
             if role:
                 check_role(request.state.person, required_role(role, request.query_params))
-                restrict_user_code(request.state.person)
+                forbid_user_code_by_role(request.state.person)
             made = await handler(request)
             return made if isinstance(made, Response) else JSONResponse(made)
         except RefusedError as error:
@@ -63,35 +63,35 @@ def make_endpoint(
 
 
 def build_routes(
-    table: str, owners: Mapping[str, Any], *first_arguments: Any, wrap: _Wrap | None = None
+    table: str, handler_owners: Mapping[str, Any], *first_arguments: Any, wrap_handler: _Wrap | None = None
 ) -> list[Route]:
     """Return the routes of a table: method, path, the role that it needs, and whose function answers.
 
-    It is called with `first_arguments` and the request.
-    A function that isn't async answers in a thread. `wrap` is called with what answers, and with what stands after it.
+    It is called with `first_arguments` and the request. A function that isn't async answers in a thread.
+    `wrap_handler` is called with what answers, and with what stands after it.
     """
     found: list[Route] = []
     for method, path, role, name, *more in (line.split() for line in table.strip().splitlines()):
         owner, _, function = name.partition(".")
-        answer: Any = partial(getattr(owners[owner], function), *first_arguments)
+        answer: Any = partial(getattr(handler_owners[owner], function), *first_arguments)
         answer = answer if iscoroutinefunction(answer) else partial(asyncio.to_thread, answer)
-        answer = wrap(answer, *more) if wrap else answer
+        answer = wrap_handler(answer, *more) if wrap_handler else answer
         found.append(Route(path, make_endpoint(answer, role), methods=[method]))
     return found
 
 
 def check_role(person: Person, role: str) -> None:
     """Raise `RefusedError` for somebody who may less."""
-    if not person.has_role(role):
+    if not person.has_at_least_role(role):
         why = person.why or f"This token has {person.role!r}."
         raise RefusedError(403, f"This needs the role {role!r}. {why}")
 
 
-def restrict_user_code(person: Person) -> None:
+def forbid_user_code_by_role(person: Person) -> None:
     """Let what answers this person run no code of users, unless they may start runs: files change, and a look at a run
     must not run what they hold now."""
     why = person.why or f"This token has {person.role!r}."
-    FORBIDDEN.set("" if person.has_role("drive") else f"That needs the role 'drive'. {why}")
+    FORBIDDEN.set("" if person.has_at_least_role("drive") else f"That needs the role 'drive'. {why}")
 
 
 def error_response(status: int, error: InterlockError) -> Response:
@@ -161,7 +161,9 @@ def read_query_number(request: Request, name: str, default: int) -> int:
     return int(given) if re.fullmatch(r"\d{1,9}", given) else default
 
 
-def build_submission(options: Options, body: Mapping[str, Any], person: Person) -> dict[str, Any] | None:
+def build_submission_options(
+    options: Options, body: Mapping[str, Any], person: Person
+) -> dict[str, Any] | None:
     """Return whose limits over all workers a run counts for, and its priority; None: the store has no workers.
 
     Raises `RefusedError`.

@@ -15,7 +15,7 @@ from starlette.datastructures import Headers
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from interlock.engine.client.api_rows import change, list_api_rows, remove_api_row, serve
+from interlock.engine.client.api_rows import insert_api_row, list_api_rows, remove_api_row, update_api_row
 from interlock.services.files.disk import replace_private_file
 from interlock.state.errors import InterlockError
 from interlock.web.api.app_auth import AppAuth
@@ -67,7 +67,7 @@ class Tokens:
             replace_private_file(self._page, secrets.token_urlsafe(32))
         return self._page.read_text()
 
-    def program_tokens(self) -> dict[str, dict[str, str]]:
+    def list_program_tokens(self) -> dict[str, dict[str, str]]:
         """Return role and hash by the name of each token that counts, the oldest first."""
         found = reversed(list_api_rows(self._home, "token"))
         return {one.id: one.body for one in found if not one.body["revoked"]}
@@ -77,13 +77,13 @@ class Tokens:
         token = secrets.token_urlsafe(32)
         kept = {"role": role, "sha256": _hash_token(token), "revoked": False}
         remove_api_row(self._home, "token", name)
-        serve(self._home, "token", name, kept)
+        insert_api_row(self._home, "token", name, kept)
         return token
 
     def revoke_program_token(self, name: str) -> bool:
         """Revoke a token; its name stays with what it decided. False: there is none."""
-        if found := name in self.program_tokens():
-            change(self._home, "token", name, {"revoked": True})
+        if found := name in self.list_program_tokens():
+            update_api_row(self._home, "token", name, {"revoked": True})
         return found
 
     def create_sign_in_code(self) -> str:
@@ -105,15 +105,15 @@ class Tokens:
         about = f"{int(time.time()) + _TAB_LIFETIME_S}.{secrets.token_urlsafe(12)}"
         return f"{_TAB_PREFIX}{about}.{self._tab_signature(about, port)}"
 
-    def _tab_signature(self, about: str, port: int) -> str:
+    def _tab_signature(self, token_payload: str, port: int) -> str:
         return hmac.new(
-            self.page_token.encode(), f"{_TAB_PREFIX}{port}.{about}".encode(), hashlib.sha256
+            self.page_token.encode(), f"{_TAB_PREFIX}{port}.{token_payload}".encode(), hashlib.sha256
         ).hexdigest()
 
-    def answer_challenge(self, about: str, challenge: str, port: int) -> str:
+    def answer_challenge(self, token_payload: str, challenge: str, port: int) -> str:
         """Return what only a server of this home can answer to a tab, which then sends its token again."""
         return hmac.new(
-            self._tab_signature(about, port).encode(), challenge.encode(), hashlib.sha256
+            self._tab_signature(token_payload, port).encode(), challenge.encode(), hashlib.sha256
         ).hexdigest()
 
     def _is_valid_tab_token(self, token: str, port: int) -> bool:
@@ -128,7 +128,7 @@ class Tokens:
         if token.startswith(_TAB_PREFIX):
             return Person("", "drive") if self._is_valid_tab_token(token, port) else None
         digest = _hash_token(token)
-        for name, kept in self.program_tokens().items():
+        for name, kept in self.list_program_tokens().items():
             if hmac.compare_digest(kept["sha256"], digest):
                 return Person(name, kept["role"])
         return None
@@ -179,11 +179,11 @@ class Guard:
             return
         scope["state"]["cut"] = partial(_abort_connection, send)
         if scope["type"] == "websocket":
-            await self._app(scope, receive, self._stop_when_revoked(scope, send))
+            await self._app(scope, receive, self._stop_sending_when_revoked(scope, send))
         else:
-            await self._app(scope, _limit_body(receive), self._stop_when_revoked(scope, sender))
+            await self._app(scope, _limit_body_size(receive), self._stop_sending_when_revoked(scope, sender))
 
-    def _stop_when_revoked(self, scope: Scope, send: Send) -> Send:
+    def _stop_sending_when_revoked(self, scope: Scope, send: Send) -> Send:
         """Return a `send` that ends a stream, which may last for days, when its token is revoked."""
         checked = time.monotonic()
 
@@ -219,15 +219,15 @@ class Guard:
             return (
                 Response(status_code=204)
                 if method == "OPTIONS"
-                else await self._find_access_refusal(scope, headers)
+                else await self._authenticate_or_refuse(scope, headers)
             )
         if origin is not None and origin not in own:
             return _refusal_response(403, f"Requests from {origin!r} are refused: it is another site.")
         if headers.get("sec-fetch-site", "none") not in ("none", "same-origin") and method != "GET":
             return _refusal_response(403, "Requests from another site are refused.")
-        return await self._find_access_refusal(scope, headers)
+        return await self._authenticate_or_refuse(scope, headers)
 
-    async def _find_access_refusal(self, scope: Scope, headers: Headers) -> Response | None:
+    async def _authenticate_or_refuse(self, scope: Scope, headers: Headers) -> Response | None:
         length = headers.get("content-length", "0")
         if not length.isdecimal() or int(length) > BODY_LIMIT:
             return _refusal_response(413, f"The body is larger than {BODY_LIMIT:,} bytes.")
@@ -271,8 +271,8 @@ class Guard:
         its port.
         """
         token = headers.get("x-api-key") or _token_from_header(headers.get("authorization", ""))
-        person = await self.find_person_slowing_wrong_tokens(token) if token else None
-        if person is None and self.is_locked:
+        person = await self.find_token_holder_throttled(token) if token else None
+        if person is None and self.is_locked_out:
             return _refusal_response(429, "Too many wrong tokens. Wait a minute.")
         if person is None:
             return _refusal_response(401, SIGN_IN)
@@ -286,17 +286,17 @@ class Guard:
                 person = person._replace(name=name)
         return person
 
-    async def find_person_slowing_wrong_tokens(self, token: str) -> Person | None:
+    async def find_token_holder_throttled(self, token: str) -> Person | None:
         """Whose token it is; each wrong one is slowed. The right one counts at any time: 256 bits aren't guessed."""
         found = await asyncio.to_thread(self._tokens.find_token_holder, token, self._port)
         if found is None:
-            if not self.is_locked:
+            if not self.is_locked_out:
                 self._wrong.append(time.monotonic())
             await asyncio.sleep(_SLOW_S)
         return found
 
     @property
-    def is_locked(self) -> bool:
+    def is_locked_out(self) -> bool:
         self._wrong = [at for at in self._wrong if time.monotonic() - at < _REFUSED_S]
         return len(self._wrong) >= _TRIES
 
@@ -310,7 +310,7 @@ def _abort_connection(send: Send) -> None:
         transport.abort()
 
 
-def _limit_body(receive: Receive) -> Receive:
+def _limit_body_size(receive: Receive) -> Receive:
     """Return a `receive` that ends a body that says no length before it is too long."""
     taken = 0
 

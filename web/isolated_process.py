@@ -57,7 +57,7 @@ class IsolatedRunner:
                 str(folder),
                 isolated_task.given,
                 isolated_task.forbidden,
-                _configuration_times(folder),
+                _configuration_file_mtimes(folder),
             ]
         )
         task = self._kept.pop(key, None)
@@ -71,7 +71,7 @@ class IsolatedRunner:
     async def run_task(self, isolated_task: IsolatedTask) -> dict[str, Any]:
         """Return the answer. Raises `UserError` with why there is none."""
         async with self._gate:
-            child, answer = await asyncio.to_thread(_start_process, isolated_task)
+            child, answer = await asyncio.to_thread(_start_task_process, isolated_task)
             try:
                 told = await asyncio.to_thread(answer.read)
             finally:
@@ -85,7 +85,7 @@ class IsolatedRunner:
         return made
 
 
-def _start_process(isolated_task: IsolatedTask) -> tuple[Child, BinaryIO]:
+def _start_task_process(isolated_task: IsolatedTask) -> tuple[Child, BinaryIO]:
     """Return the process, and where its answer comes from."""
     answer, stdout = os.pipe()
     try:
@@ -100,7 +100,7 @@ def _start_process(isolated_task: IsolatedTask) -> tuple[Child, BinaryIO]:
         os.close(stdout)
 
 
-def _configuration_times(folder: Path) -> list[float]:
+def _configuration_file_mtimes(folder: Path) -> list[float]:
     """Return when what may change a folder's workflows was written."""
     settings = [
         path / name / "settings.json" for path in (folder, Path.home()) for name in (".gemini", ".interlock")
@@ -131,7 +131,7 @@ def _describe_workflow(isolated_task: IsolatedTask) -> dict[str, Any]:
 
 def _draw_diagram(isolated_task: IsolatedTask) -> dict[str, Any]:
     """Return a workflow's drawing, and the edges by which a run's path through it is found."""
-    from interlock.engine.client.diagrams import GROUPS, declared_by_place, render_diagram
+    from interlock.engine.client.diagrams import GROUPS, declared_edges_by_place, render_diagram
 
     groups = [group for group in isolated_task.given["show"] if group in GROUPS] or GROUPS
     workflow, depth, session = (
@@ -139,10 +139,10 @@ def _draw_diagram(isolated_task: IsolatedTask) -> dict[str, Any]:
         isolated_task.given["depth"],
         isolated_task.given["session"],
     )
-    drawn = render_diagram(workflow, "svg", depth, show=groups, session=session)
+    drawn = render_diagram(workflow, "svg", depth, groups=groups, with_session_hooks=session)
     return {
         "svg": drawn.decode() if isinstance(drawn, bytes) else drawn,
-        "edges": declared_by_place(workflow, depth, session),
+        "edges": declared_edges_by_place(workflow, depth, session),
     }
 
 
@@ -151,7 +151,7 @@ def _load_workflow_or_shipped(isolated_task: IsolatedTask) -> "Pipeline | str":
     folder = isolated_task.options.workspace
     try:
         if folder and folder.is_dir():
-            return Client(isolated_task.options).load_workflow(isolated_task.name, with_own_nodes=True)
+            return Client(isolated_task.options).load_workflow(isolated_task.name, with_user_processors=True)
     except InterlockError:
         pass
     return Client(replace(isolated_task.options, workspace=None)).load_workflow(isolated_task.name)

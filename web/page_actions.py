@@ -14,7 +14,7 @@ from interlock.engine.client.requests import decide_with_answers, decide_with_ar
 from interlock.web import drive_process
 from interlock.web.endpoints import (
     RefusedError,
-    build_submission,
+    build_submission_options,
     read_json_body,
     require_json_object,
     run_from_path,
@@ -33,9 +33,11 @@ async def start_run(page: PageContext, request: Request) -> Any:
     folder = _require_folder(given.get("workspace") or page.options.workspace or Path.cwd())
     values = require_json_object(given.get("input") or {}, "input")
     options = replace(
-        page.options, workspace=folder, submitted=build_submission(page.options, given, request.state.person)
+        page.options,
+        workspace=folder,
+        submitted=build_submission_options(page.options, given, request.state.person),
     )
-    await drive_process.start_drive(drive_process.DriveJob(options, run, workflow, values))
+    await drive_process.start_drive_process(drive_process.DriveJob(options, run, workflow, values))
     return {"run": run}
 
 
@@ -66,7 +68,9 @@ async def decide_requests(page: PageContext, request: Request) -> Any:
     await asyncio.to_thread(page.client.record_decisions, row.run, made, request.state.person.name)
     # Its driver takes the answer up; where workers drive, it is saved with the job of one.
     if row.queue is None and run_from_path(page.client, request).status != "running":
-        await page.resumer.resume_run(row, None, build_submission(page.options, {}, request.state.person))
+        await page.resumer.resume_run(
+            row, None, build_submission_options(page.options, {}, request.state.person)
+        )
     return {"decided": len(made)}
 
 
@@ -88,7 +92,9 @@ def _build_decision(waiting: Mapping[str, Any], answer: Mapping[str, Any]) -> De
 async def send_prompt(page: PageContext, request: Request) -> Any:
     row, given = run_from_path(page.client, request), await read_json_body(request)
     text = str(given.get("prompt") or "").strip() or None
-    waits = await page.resumer.resume_run(row, text, build_submission(page.options, {}, request.state.person))
+    waits = await page.resumer.resume_run(
+        row, text, build_submission_options(page.options, {}, request.state.person)
+    )
     return {"run": row.run, "waits": waits}
 
 
@@ -102,7 +108,7 @@ async def stop_run(page: PageContext, request: Request) -> Any:
             return {"run": row.run}
     found = await asyncio.to_thread(cancel_run_by_name, page.options, row.run, person.name)
     if found.became == "decided" and row.queue is None:
-        await page.resumer.resume_run(row, None, build_submission(page.options, {}, person))
+        await page.resumer.resume_run(row, None, build_submission_options(page.options, {}, person))
     return {"run": row.run, "became": found.became}
 
 
@@ -131,7 +137,7 @@ async def rewind_run(page: PageContext, request: Request) -> Any:
     found = await asyncio.to_thread(page.client.plan_rewind, row.run, step)
     if not given.get("sure"):
         return {"changes": [change._asdict() for change in found.changes]}
-    return {"run": (await asyncio.to_thread(found.forked)).run}
+    return {"run": (await asyncio.to_thread(found.restore_and_fork_at_step)).run}
 
 
 async def undo_changes(page: PageContext, request: Request) -> Any:

@@ -10,7 +10,7 @@ from typing import Any
 from starlette.requests import Request
 
 from interlock.engine.client import Client
-from interlock.engine.client.following import RunStanding, watch_store_changes
+from interlock.engine.client.following import RunStatus, watch_store_changes
 from interlock.engine.client.record import Cursor
 from interlock.web.api.drive_streams import EventStreamResponse
 from interlock.web.drive_process import tail_live_events
@@ -39,19 +39,21 @@ def format_sse_event(data: object, id: str = "") -> bytes:
 async def stream_run_events(page: PageContext, request: Request) -> Any:
     row = run_from_path(page.client, request)
     cursor = request.headers.get("last-event-id") or request.query_params.get("cursor", "")
-    Cursor.read(cursor)  # refused here: a stream that has begun can't tell its reader
-    return EventStreamResponse(_stream_record_and_live(page.client, row.run, cursor), patience_s=_STUCK_S)
+    Cursor.parse(cursor)  # refused here: a stream that has begun can't tell its reader
+    return EventStreamResponse(
+        _stream_stored_and_live_events(page.client, row.run, cursor), patience_s=_STUCK_S
+    )
 
 
 async def stream_changes(page: PageContext, _: Request) -> Any:
     return EventStreamResponse(_stream_store_changes(page.client), patience_s=_STUCK_S)
 
 
-async def _stream_record_and_live(client: Client, run: str, cursor: str) -> AsyncGenerator[bytes]:
+async def _stream_stored_and_live_events(client: Client, run: str, cursor: str) -> AsyncGenerator[bytes]:
     """A run's record and its live pieces; `: beat` shows a silent connection that it lives."""
     queue = asyncio.Queue[bytes](_QUEUED)
     readers = [
-        asyncio.ensure_future(_enqueue_record(client, run, cursor, queue)),
+        asyncio.ensure_future(_enqueue_stored_events(client, run, cursor, queue)),
         asyncio.ensure_future(_enqueue_live_events(client, run, queue)),
     ]
     try:
@@ -94,11 +96,13 @@ async def _stream_store_changes(client: Client) -> AsyncGenerator[bytes]:
                 yield b": beat\n\n"
 
 
-async def _enqueue_record(client: Client, run: str, cursor: str, queue: "asyncio.Queue[bytes]") -> None:
+async def _enqueue_stored_events(
+    client: Client, run: str, cursor: str, queue: "asyncio.Queue[bytes]"
+) -> None:
     async with aclosing(client.follow_events(run, cursor)) as found:
         async for event, place in found:
             data: dict[str, Any]
-            if isinstance(event, RunStanding):
+            if isinstance(event, RunStatus):
                 data = {"type": "standing", **event._asdict()}
             elif place:
                 data = event.model_dump(mode="json")

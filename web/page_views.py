@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
-from interlock.cli.parsing import parse_start_time
-from interlock.cli.render.output import format_amount, format_dollars
+from interlock.cli.parsing import parse_since_time
+from interlock.cli.render.output import format_compact_number, format_dollars
 from interlock.engine.client import ENDED, TALKING, Client, Options, RunRow
-from interlock.engine.client.decision_lines import call_status, deciders_line
+from interlock.engine.client.decision_lines import call_decisions_line, call_status_text
 from interlock.engine.client.requests import RequestView, describe_request
 from interlock.services.files.filesystem import UnreadableError
 from interlock.state.errors import UserError
-from interlock.state.text import format_duration, mark_invisible, to_json_text, to_one_line
+from interlock.state.text import format_duration, mark_invisible_characters, to_json_text, to_one_line
 from interlock.state.workspace import PathRefused
 from interlock.web.endpoints import (
     RefusedError,
@@ -52,7 +52,7 @@ class PageContext(NamedTuple):
     resumer: RunResumer
 
 
-async def get_person(_: PageContext, request: Request) -> dict[str, str]:
+async def get_current_person(_: PageContext, request: Request) -> dict[str, str]:
     person = request.state.person
     return {"name": person.name, "role": person.role, "why": person.why}
 
@@ -64,7 +64,9 @@ def list_runs(page: PageContext, request: Request) -> Any:
     rows = page.client.runs(status)
     about = ((row, f"{row.run} {row.workflow} {row.title} {row.workspace}".lower()) for row in rows)
     found = [
-        page.resumer.with_starting_status(row) for row, text in about if all(word in text for word in words)
+        page.resumer.with_running_status_if_starting(row)
+        for row, text in about
+        if all(word in text for word in words)
     ]
     shown = found[first : first + _PAGE]
     waits = page.client.missing_worker_line(shown)
@@ -91,7 +93,7 @@ def request_view_json(view: RequestView) -> dict[str, Any]:
     """Return a request's words as JSON has them, with the names of their parts."""
     questions = [{"text": q.text, "options": [o._asdict() for o in q.options]} for q in view.questions]
     named = {name: [one._asdict() for one in getattr(view, name)] for name in ("ways", "parts")}
-    preview = mark_invisible(view.preview)  # somebody decides on what stands there
+    preview = mark_invisible_characters(view.preview)  # somebody decides on what stands there
     length = len(preview)
     shown = {"preview": preview[:_PREVIEW], "cut": length if length > _PREVIEW else 0}
     return {**asdict(view), **named, **shown, "questions": questions}
@@ -106,12 +108,12 @@ def get_request(page: PageContext, request: Request) -> Any:
         raise RefusedError(404, f"There is no request {name!r}. Its run may have been deleted.")
     one = next((one for one in client.waiting_requests(run) if one.id == name), None)
     if one is None:
-        became = client.past_requests(run).get(name, "This request no longer waits.")
+        became = client.describe_past_requests(run).get(name, "This request no longer waits.")
         return {
             "gone": became,
             "run": run,
             "title": row.title,
-            "status": page.resumer.with_starting_status(row).status,
+            "status": page.resumer.with_running_status_if_starting(row).status,
         }
     told = client.read_events(run)
     return {
@@ -190,23 +192,23 @@ async def get_workflow_diagram(page: PageContext, request: Request) -> Any:
 
 
 async def get_run_diagram(page: PageContext, request: Request) -> Any:
-    row = await _run_with_loadable_graph(page, request)
+    row = await _require_run_with_trusted_code(page, request)
     path = await asyncio.to_thread(page.client.read_graph_path, row.run)
     drawn = await _draw_graph(page, Path(row.workspace), row.workflow, request, path.has_session_hooks)
     return Response(drawn["svg"], media_type="image/svg+xml")
 
 
-async def get_run_path(page: PageContext, request: Request) -> Any:
+async def get_run_diagram_marks(page: PageContext, request: Request) -> Any:
     """Return what the drawing of a run's graph marks: as `interlock diagram --run`, by the same path."""
-    row = await _run_with_loadable_graph(page, request)
+    row = await _require_run_with_trusted_code(page, request)
     step = read_query_step(request, row.run)
     whole = await asyncio.to_thread(page.client.read_graph_path, row.run)
     drawn = await _draw_graph(page, Path(row.workspace), row.workflow, request, whole.has_session_hooks)
-    marks = await asyncio.to_thread(page.client.mark_drawing, row.run, drawn["edges"], step)
+    marks = await asyncio.to_thread(page.client.compute_drawing_marks, row.run, drawn["edges"], step)
     return marks._asdict()
 
 
-async def _run_with_loadable_graph(page: PageContext, request: Request) -> RunRow:
+async def _require_run_with_trusted_code(page: PageContext, request: Request) -> RunRow:
     """Return the run, whose graph may be loaded here. Raises `CodeForbiddenError`."""
     row = run_from_path(page.client, request)
     await asyncio.to_thread(page.client.check_run_code_trusted, row)
@@ -225,25 +227,25 @@ async def _draw_graph(
 
 
 def get_run(page: PageContext, request: Request) -> Any:
-    row = page.resumer.with_starting_status(run_from_path(page.client, request))
+    row = page.resumer.with_running_status_if_starting(run_from_path(page.client, request))
     return {
         **row._asdict(),
         "ended": row.status in ENDED,
-        "trouble": page.client.describe_trouble(row),
+        "trouble": page.client.describe_failure(row),
         "costs": page.client.model_costs(row.run),
         "resume": f"interlock resume {row.run}",
         "no_worker": page.client.missing_worker_line([row]),
     }
 
 
-async def get_takes_prompt(page: PageContext, request: Request) -> Any:
+async def get_accepts_prompt(page: PageContext, request: Request) -> Any:
     """Return whether a run goes on with another prompt."""
     row = run_from_path(page.client, request)
     if row.workflow in TALKING:
         return {"takes": True}
     if not request.state.person.has_role("drive"):
         return {"takes": False}
-    await _run_with_loadable_graph(page, request)
+    await _require_run_with_trusted_code(page, request)
     options = replace(page.options, workspace=Path(row.workspace))
     return {
         "takes": (await page.isolated.run_task_cached(IsolatedTask("form", options, row.workflow)))["talks"]
@@ -253,7 +255,7 @@ async def get_takes_prompt(page: PageContext, request: Request) -> Any:
 def list_steps(page: PageContext, request: Request) -> Any:
     """Nodes that ran, of the root graph or of all, from the first that the reader lacks."""
     row, deep = run_from_path(page.client, request), bool(read_query_number(request, "deep", 0))
-    found = page.client.places(row.run, read_query_number(request, "since", 0), deep)
+    found = page.client.executed_nodes(row.run, read_query_number(request, "since", 0), deep)
     return [place._asdict() for place in found]
 
 
@@ -263,8 +265,8 @@ def list_calls(page: PageContext, request: Request) -> Any:
     return [
         {
             **{key: getattr(call, key) for key in keys},
-            "who": deciders_line(call),
-            "came_to": call_status(call),
+            "who": call_decisions_line(call),
+            "came_to": call_status_text(call),
         }
         for call in made
     ]
@@ -273,7 +275,7 @@ def list_calls(page: PageContext, request: Request) -> Any:
 def get_call_output(page: PageContext, request: Request) -> Any:
     """Return all that a call returned, as a file."""
     row, call = run_from_path(page.client, request), request.path_params["call"]
-    found = page.client.results(row.run).get(call)
+    found = page.client.results_by_call_id(row.run).get(call)
     if found is None:
         raise RefusedError(404, f"Call {call!r} of run {row.run!r} has no result.")
     error: Mapping[str, str] = found.get("error") or {}
@@ -299,7 +301,7 @@ def get_state(page: PageContext, request: Request) -> Any:
     )
 
 
-def get_seen_conversation(page: PageContext, request: Request) -> Any:
+def get_conversation_extent(page: PageContext, request: Request) -> Any:
     """Return how much of the conversation there was at a step."""
     row = run_from_path(page.client, request)
     step = read_query_step(request, row.run)
@@ -313,15 +315,15 @@ def get_diff(page: PageContext, request: Request) -> Any:
     row = run_from_path(page.client, request)
     until = read_query_step(request, row.run)
     try:
-        return {"diff": page.client.diff_files(row.run, until=until)}
+        return {"diff": page.client.diff_files(row.run, until_step=until)}
     except UserError as error:
         return {"diff": "", "why": str(error)}
 
 
 async def replay_run(page: PageContext, request: Request) -> Any:
-    row, given = await _run_with_loadable_graph(page, request), await read_json_body(request)
+    row, given = await _require_run_with_trusted_code(page, request), await read_json_body(request)
     swap = given.get("swap")
-    check_role(request.state.person, required_role("view", swap=swap))
+    check_role(request.state.person, required_role("view", replay_swap=swap))
     return await page.isolated.run_task(
         IsolatedTask("replay", page.options, row.run, {"swap": str(swap or "")})
     )
@@ -344,7 +346,7 @@ _COLUMNS = ("runs", "turns", "tokens", "cached", "cost", "asked", "given", "refu
 def get_statistics(page: PageContext, request: Request) -> dict[str, Any]:
     by = request.query_params.get("by", "day")
     by = by if by in _KEYS else "day"
-    found = page.client.statistics(by, parse_start_time("30d"))
+    found = page.client.statistics(by, parse_since_time("30d"))
     rows = [[key, *_statistics_cells(sums)] for key, sums in found.items()]
     return {"by": by, "keys": _KEYS, "columns": [by, *_COLUMNS], "rows": rows, "chart": _bar_chart(found)}
 
@@ -367,13 +369,13 @@ def _bar_chart(sums_by_key: Mapping[str, "Sums"]) -> dict[str, Any]:
 
 
 def _format_figure(kind: str, value: float) -> str:
-    return format_dollars(value) if kind == "Cost" else format_amount(int(value))
+    return format_dollars(value) if kind == "Cost" else format_compact_number(int(value))
 
 
 def _statistics_cells(sums: "Sums") -> list[str]:
     failed = ", ".join(f"{number} {kind}" for kind, number in sorted(sums.failures.items()))
     cells: tuple[Any, ...] = (
-        *(sums.runs, sums.turns, format_amount(sums.input_tokens + sums.output_tokens)),
+        *(sums.runs, sums.turns, format_compact_number(sums.input_tokens + sums.output_tokens)),
         "" if sums.cached_share is None else f"{sums.cached_share:.0%}",
         format_dollars(sums.usd if sums.usd or not sums.unpriced else None),
         *(

@@ -9,7 +9,7 @@ from contextlib import suppress
 from interlock.cli.warm.fork_client import Child
 from interlock.engine.client import Options
 from interlock.engine.client.api_rows import ApiRow
-from interlock.engine.client.fleet import QueuedTurn, give_up_stale_turns
+from interlock.engine.client.fleet import DriveSlot, release_stale_slots
 from interlock.state.errors import BusyError, InterlockError, StoreError
 from interlock.web.drive_process import AdoptedProcess
 
@@ -28,7 +28,7 @@ class RateLimits:
     def release_turns_except(self, kept_runs: Collection[str]) -> None:
         """Give back what an earlier server left, but the turns of these runs."""
         if self._counts:
-            give_up_stale_turns(self._home, kept_runs)
+            release_stale_slots(self._home, kept_runs)
 
     async def wait_for_turn(
         self,
@@ -45,13 +45,13 @@ class RateLimits:
         whose = row.body.get("submitted")
         if not self._counts or whose is None:
             return True
-        turn, model = QueuedTurn(self._home, run), row.body.get("model", "")
+        turn, model = DriveSlot(self._home, run), row.body.get("model", "")
         if not await asyncio.to_thread(turn.enqueue, workflow, whose, row.body.get("after_s")):
             return True
         while is_wanted():
             why: str | None = "The store doesn't answer."
             with suppress(BusyError, StoreError):
-                why = await asyncio.to_thread(turn.take, model)
+                why = await asyncio.to_thread(turn.acquire_or_explain_wait, model)
             if why is None:
                 raise InterlockError("It was cancelled before it began.")
             if not why:
@@ -73,14 +73,14 @@ class RateLimits:
 
     async def _is_run_cancelled_elsewhere(self, run: str) -> bool:
         with suppress(BusyError, StoreError):  # the run goes on without the store for a while
-            return self._counts and await asyncio.to_thread(QueuedTurn(self._home, run).is_stopped)
+            return self._counts and await asyncio.to_thread(DriveSlot(self._home, run).is_stop_requested)
         return False
 
-    def has_or_awaits_turn(self, run: str) -> bool:
+    def is_holding_or_awaiting_turn(self, run: str) -> bool:
         """Return whether the run waits for its turn or for a worker, or is driven by whoever took it."""
-        return self._counts and QueuedTurn(self._home, run).is_waiting_or_driven()
+        return self._counts and DriveSlot(self._home, run).is_waiting_or_driven()
 
     async def release_turn(self, run: str) -> None:
         """Let whoever waits go on."""
         if self._counts:
-            await asyncio.to_thread(QueuedTurn(self._home, run).leave)
+            await asyncio.to_thread(DriveSlot(self._home, run).release)

@@ -31,11 +31,11 @@ class Person(NamedTuple):
     user: Mapping[str, Any] | None = None
     """What an app's own `auth` knows of them; None: a token of Interlock's let them in."""
 
-    def has_role(self, role: str) -> bool:
+    def has_at_least_role(self, role: str) -> bool:
         return ROLES.index(self.role) >= ROLES.index(role)
 
 
-class ThreadStanding(NamedTuple):
+class ThreadInterrupts(NamedTuple):
     """How a thread stands that somebody wants to drive."""
 
     open_interrupts: frozenset[str] = frozenset()
@@ -48,20 +48,23 @@ def required_role(
     route_role: str,
     query: Mapping[str, str] | None = None,
     drive_body: Mapping[str, Any] | None = None,
-    standing: ThreadStanding | None = None,
-    swap: object = None,
+    thread_interrupts: ThreadInterrupts | None = None,
+    replay_swap: object = None,
 ) -> str:
     """Return the role that a request needs: its route's, or `drive` for what else its query or body would do.
 
-    `drive_body`: the body of a request that drives a thread; `standing`: how the thread stands. `swap`: of a replay,
-    whose code it runs in place of a node.
+    `drive_body`: the body of a request that drives a thread; `thread_interrupts`: how the thread stands.
+    `replay_swap`: of a replay, whose code it runs in place of a node.
     """
-    if swap:
+    if replay_swap:
         return "drive"
     if query is not None and query.get("cancel_on_disconnect", "").lower() not in ("", "0", "false"):
         return "drive"
     if drive_body is not None and not (
-        standing and standing.open_interrupts and standing.is_same_assistant and _is_only_answer(drive_body)
+        thread_interrupts
+        and thread_interrupts.open_interrupts
+        and thread_interrupts.is_same_assistant
+        and _is_only_answer(drive_body)
     ):
         return "drive"
     return route_role

@@ -11,7 +11,7 @@ from typing import Any
 
 from interlock.cli.warm.fork_client import Child
 from interlock.engine.client import Client, Options, RunRow, api_rows, fleet
-from interlock.services.process.identity import ProcessIdentity, current_process, is_alive
+from interlock.services.process.identity import ProcessIdentity, current_process_identity, is_alive
 from interlock.state.errors import BusyError, InterlockError, as_bug_error
 from interlock.web import drive_process
 from interlock.web.rate_limits import LOOK_S, RateLimits
@@ -29,10 +29,10 @@ class RunResumer:
         self._home, self._client = options.home, Client(options)
         self._turns = RateLimits(options)
         self._going = dict[str, asyncio.Task[None]]()
-        self._me = [*current_process()]
+        self._me = [*current_process_identity()]
         self._starting = set[str]()
 
-    def with_starting_status(self, row: RunRow) -> RunRow:
+    def with_running_status_if_starting(self, row: RunRow) -> RunRow:
         """Return the row. A run whose drive is being started isn't called interrupted."""
         starts = row.status == "interrupted" and row.run in self._starting
         return row._replace(status="running") if starts else row
@@ -52,7 +52,9 @@ class RunResumer:
         self, row: RunRow, prompt: str | None, submission: Mapping[str, Any] | None
     ) -> str:
         if submission is None or (row.queue is not None and prompt is None):  # workers go on with theirs
-            await drive_process.start_drive(drive_process.DriveJob(self._options, row.run, prompt=prompt))
+            await drive_process.start_drive_process(
+                drive_process.DriveJob(self._options, row.run, prompt=prompt)
+            )
             return ""
         if await self._is_already_queued(row.run):
             if prompt is None:
@@ -62,7 +64,7 @@ class RunResumer:
             )
         about = {"status": "pending", "prompt": prompt, "workflow": row.workflow}
         body = {**about, "submitted": submission, "server": self._me}
-        api_rows.serve(self._home, "prompt", row.run, body, run=row.run)
+        api_rows.insert_api_row(self._home, "prompt", row.run, body, run=row.run)
         began = asyncio.get_running_loop().create_future()
         self._schedule_drive(row.run, began)
         return await began
@@ -72,7 +74,7 @@ class RunResumer:
         until = time.monotonic() + _LEAVE_S
         # A drive that was cancelled elsewhere learns of it at its next look, and would take the turn of this one.
         while (
-            there := await asyncio.to_thread(self._turns.has_or_awaits_turn, run)
+            there := await asyncio.to_thread(self._turns.is_holding_or_awaiting_turn, run)
             or run in self._going
             or self._find_stored_prompt(run) is not None
         ):
@@ -89,11 +91,11 @@ class RunResumer:
                 if (
                     one.body["status"] == "pending"
                     and one.body.get("stands")
-                    and not self._turns.has_or_awaits_turn(one.id)
+                    and not self._turns.is_holding_or_awaiting_turn(one.id)
                 ):
                     api_rows.remove_api_row(self._home, "prompt", one.id)  # somebody cancelled it meanwhile
                     continue
-                api_rows.change(self._home, "prompt", one.id, {"server": self._me})
+                api_rows.update_api_row(self._home, "prompt", one.id, {"server": self._me})
                 nobody = asyncio.get_running_loop().create_future()
                 nobody.set_result("")
                 self._schedule_drive(one.id, nobody)
@@ -119,7 +121,7 @@ class RunResumer:
     async def _drive_within_limits(self, run: str, started: "asyncio.Future[str]") -> None:
         def report_wait(waits: str) -> None:
             if waits and not started.done():
-                api_rows.change(self._home, "prompt", run, {"stands": True})
+                api_rows.update_api_row(self._home, "prompt", run, {"stands": True})
             if not started.done():
                 started.set_result(waits)
 
@@ -127,23 +129,25 @@ class RunResumer:
             process = drive_process.AdoptedProcess(ProcessIdentity(*one.body.get("process", self._me)))
             if one.body["status"] == "pending":
                 await self._turns.wait_for_turn(one, run, one.body["workflow"], on_wait=report_wait)
-                process = await self._start_process(one)
+                process = await self._start_drive_process(one)
                 report_wait("")
             await self._turns.wait_for_exit_or_cancel(run, process)
             if (now := self._find_stored_prompt(run)) is None or now.body["status"] == "running":
                 return  # it ended, or its process was killed
-            api_rows.change(self._home, "prompt", run, {"status": "pending"})
+            api_rows.update_api_row(self._home, "prompt", run, {"status": "pending"})
             await self._turns.release_turn(run)
 
-    async def _start_process(self, prompt_row: api_rows.ApiRow) -> Child:
+    async def _start_drive_process(self, prompt_row: api_rows.ApiRow) -> Child:
         def record_process(child: Child) -> None:
             process = [*drive_process.child_process_identity(child)]
-            api_rows.change(self._home, "prompt", prompt_row.id, {"status": "started", "process": process})
+            api_rows.update_api_row(
+                self._home, "prompt", prompt_row.id, {"status": "started", "process": process}
+            )
 
         work = drive_process.DriveJob(
             self._options, prompt_row.run, prompt=prompt_row.body["prompt"], within_limits=True
         )
-        return await drive_process.start_drive(work, record_process)
+        return await drive_process.start_drive_process(work, record_process)
 
     def _find_stored_prompt(self, run: str) -> api_rows.ApiRow | None:
-        return api_rows.served(self._home, "prompt", run)
+        return api_rows.find_api_row(self._home, "prompt", run)

@@ -15,7 +15,7 @@ from random import Random
 from typing import Any
 
 from interlock.tools.file_content import decode_text_file
-from interlock.tools.matcher.edit import EditProblem, apply_spans, place_or_correct_edit
+from interlock.tools.matcher.edit import EditProblem, apply_spans, locate_edit_with_corrections
 from interlock.tools.matcher.find import find_exact_match, find_match
 from interlock.tools.matcher.windows import WorkBudget
 
@@ -43,7 +43,7 @@ def matcher(before: bytes, old: str, new: str, expected: int | None) -> bytes | 
     file = decode_text_file(before)
     assert file is not None
     old, new = old.replace("\r\n", "\n"), new.replace("\r\n", "\n")
-    found = place_or_correct_edit("file", file.text, old, new, expected, work=WorkBudget())
+    found = locate_edit_with_corrections("file", file.text, old, new, expected, work=WorkBudget())
     return None if isinstance(found, EditProblem) else file.encode(apply_spans(file, found.spans))
 
 

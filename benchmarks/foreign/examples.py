@@ -35,7 +35,7 @@ from scripted import Scripted, install
 from interlock.cli.main import main as main_of_interlock
 from interlock.engine import Decision, Options
 from interlock.engine.workflows import find_workflow
-from interlock.graphs.foreign_requests import payload_text_for_people, to_json_value
+from interlock.graphs.foreign_requests import format_payload_for_display, to_json_value
 from interlock.testing import Stage, kill_everywhere
 
 install()
@@ -171,7 +171,7 @@ async def _in_langgraph(workflow: Any, example: Example) -> Any:
             shown = to_json_value(found)
             return shown if isinstance(shown, dict) else {"output": shown}
         answers = {
-            item.id: _answer(example, payload_text_for_people(item.value)) for item in state.interrupts
+            item.id: _answer(example, format_payload_for_display(item.value)) for item in state.interrupts
         }
         given = Command(resume=answers) if answers else None
 

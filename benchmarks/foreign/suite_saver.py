@@ -16,7 +16,7 @@ from interlock.engine.store import Store
 from interlock.engine.store.approvals import SqlApprovals
 from interlock.engine.store.foreign_saver import ForeignSaver
 from interlock.engine.store.steps import StepLog
-from interlock.graphs.langgraph_internals import types_stored_in_any_graph
+from interlock.graphs.langgraph_internals import always_storable_types
 from interlock.graphs.stored_values import StorableTypes, StoredForm
 
 FIXTURES = ("sync_checkpointer", "async_checkpointer")
@@ -27,7 +27,7 @@ class _Saver(ForeignSaver):
 
     def with_allowlist(self, extra_allowlist: Collection[tuple[str, ...]]) -> Any:
         made = super().with_allowlist(extra_allowlist)
-        made.known = StorableTypes(types_stored_in_any_graph() | frozenset(extra_allowlist))
+        made.known = StorableTypes(always_storable_types() | frozenset(extra_allowlist))
         return made
 
 
@@ -35,8 +35,8 @@ class _Saver(ForeignSaver):
 def _saver() -> Generator[ForeignSaver]:
     with tempfile.TemporaryDirectory() as folder:
         store = Store(Path(folder))
-        store.open()
-        with closing(store.connect_driver()) as conn:
+        store.create_or_migrate()
+        with closing(store.connect_for_driver()) as conn:
             yield _Saver(conn, StepLog(), StoredForm(), SqlApprovals(conn, "suite"), None)
 
 

@@ -21,7 +21,7 @@ from interlock.services.files.workspace import FolderWorkspace
 from interlock.services.index import WorkspaceIndex, open_index
 from interlock.services.index.ranking import significant_words
 from interlock.services.secrets.redaction import SHAPES
-from interlock.state.search import Asked
+from interlock.state.search import IndexQuery
 from interlock.tools.code_definitions import detect_language
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -38,7 +38,7 @@ def index_of(home: Path, corpus: Path, embeddings: str = "") -> WorkspaceIndex:
 
 def ours(index: WorkspaceIndex) -> Search:
     async def search(question: str) -> list[Place]:
-        asked = Asked(query=question, limit=LOOKED_AT)
+        asked = IndexQuery(query=question, limit=LOOKED_AT)
         hits = await index.read_hits(index.rank_candidates(await index.find_candidates(asked), asked))
         return [(hit.path, hit.start_line, hit.end_line) for hit in hits]
 

@@ -16,7 +16,7 @@ from interlock.cli.parsing import (
     choice_parser,
     declare_arguments,
     flag_argument,
-    parse_start_time,
+    parse_since_time,
 )
 from interlock.cli.render.output import (
     format_count,
@@ -28,7 +28,7 @@ from interlock.cli.render.output import (
 )
 from interlock.engine.client import Client
 from interlock.engine.client.audit import find_audit_problems, read_audit_records, sign_newest_record
-from interlock.engine.client.decision_lines import format_clock
+from interlock.engine.client.decision_lines import format_local_time
 from interlock.state.errors import UserError
 
 _SHOWN = ("tool", "who", "door", "choice", "rule", "mode")
@@ -47,14 +47,17 @@ _SHOWN = ("tool", "who", "door", "choice", "rule", "mode")
     Parser.add_json_flag,
 )
 def audit(args: Args) -> int | None:
-    return {"verify": _verify_records, "log": _print_log, "export": _export_records, "head": _sign_head}[
-        args.what
-    ](args)
+    return {
+        "verify": _verify_records,
+        "log": _print_log,
+        "export": _export_records,
+        "head": _write_signed_head,
+    }[args.what](args)
 
 
 def _verify_records(args: Args) -> int:
     number, found = find_audit_problems(
-        Client.for_this_user().home, tuple(_read_kept_heads(args.against)) if args.against else ()
+        Client.for_this_user().home, tuple(_read_saved_heads(args.against)) if args.against else ()
     )
     if args.json:
         print_json({"records": number, "problems": found})
@@ -72,14 +75,14 @@ def _verify_records(args: Args) -> int:
 
 def _read_records(args: Args) -> Iterator[dict[str, Any]]:
     client = Client.for_this_user()
-    run = _resolve_run_or_removed(client, args.run) if args.run else None
-    for record in read_audit_records(client.home, parse_start_time(args.since), run):
+    run = _resolve_live_or_removed_run(client, args.run) if args.run else None
+    for record in read_audit_records(client.home, parse_since_time(args.since), run):
         entry = record._asdict()
         entry["at"] = datetime.fromtimestamp(record.at).astimezone().isoformat(timespec="milliseconds")
         yield {**entry, "key": json.loads(record.key), "body": json.loads(record.body or "{}")}
 
 
-def _resolve_run_or_removed(client: Client, name: str) -> str:
+def _resolve_live_or_removed_run(client: Client, name: str) -> str:
     """Its id; a run that was removed has records, too."""
     try:
         return client.find_run(name).run
@@ -108,7 +111,7 @@ def _print_log(args: Args) -> None:
         told = " · ".join(str(part) for part in about if part)
         tool = body.get("tool") or tools.get((*entry["key"][:3],)) or ""
         at = datetime.fromisoformat(entry["at"]).timestamp()
-        rows.append((format_clock(at), entry["run"], entry["kind"], tool, who, told))
+        rows.append((format_local_time(at), entry["run"], entry["kind"], tool, who, told))
     print_table(rows, ("at", "run", "what", "tool", "who", "how"))
 
 
@@ -128,7 +131,7 @@ def _export_records(args: Args) -> None:
         table.writerow([redact_secrets(str("" if row.get(name) is None else row[name])) for name in columns])
 
 
-def _sign_head(args: Args) -> None:
+def _write_signed_head(args: Args) -> None:
     line = json.dumps(sign_newest_record(Client.for_this_user().home))
     if args.to:
         try:
@@ -142,7 +145,7 @@ def _sign_head(args: Args) -> None:
         result_paint().print_line(line)
 
 
-def _read_kept_heads(file_or_ref: str) -> Iterator[dict[str, Any]]:
+def _read_saved_heads(file_or_ref: str) -> Iterator[dict[str, Any]]:
     file = Path(file_or_ref)
     text = file.read_text(encoding="utf-8") if file.is_file() else _run_git("cat-file", "-p", file_or_ref)
     for number, line in enumerate(text.splitlines(), 1):
@@ -154,9 +157,9 @@ def _read_kept_heads(file_or_ref: str) -> Iterator[dict[str, Any]]:
             ) from None
 
 
-def _run_git(*words: str, stdin: str = "") -> str:
-    done = subprocess.run(("git", *words), input=stdin, capture_output=True, text=True, check=False)
+def _run_git(*arguments: str, stdin: str = "") -> str:
+    done = subprocess.run(("git", *arguments), input=stdin, capture_output=True, text=True, check=False)
     if done.returncode:
         why = (done.stderr.splitlines() or ["failed"])[0]  # more follow where a file system ends
-        raise UserError(f"git {words[0]}: {why}. Expected a file, or a git ref here.")
+        raise UserError(f"git {arguments[0]}: {why}. Expected a file, or a git ref here.")
     return done.stdout

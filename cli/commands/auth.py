@@ -4,17 +4,17 @@ import sys
 from contextlib import nullcontext
 from getpass import getpass
 
-from interlock.cli.flags import options_for_folder
+from interlock.cli.flags import build_folder_options
 from interlock.cli.parsing import (
     Args,
     Parser,
+    argparse_argument,
     choice_argument,
     declare_arguments,
     flag_argument,
-    word_argument,
 )
 from interlock.cli.render.output import print_json, print_table, remark_paint, result_paint
-from interlock.cli.terminal import in_foreground
+from interlock.cli.terminal import enter_mode_in_foreground
 from interlock.engine.client import Options
 from interlock.state.errors import UserError
 from interlock.state.text import format_count, join_up_to, make_visible
@@ -24,13 +24,13 @@ _NAMED = 5
 
 @declare_arguments(
     choice_argument("what", "list", "test", "set", "remove", nargs="?", default="list"),
-    word_argument("provider", nargs="?", metavar="PROVIDER", default=""),
+    argparse_argument("provider", nargs="?", metavar="PROVIDER", default=""),
     flag_argument("--url URL", "with set: the server's address", default=""),
     Parser.add_folder_flags,
     Parser.add_json_flag,
 )
 def auth(args: Args) -> int | None:
-    options = options_for_folder(args)
+    options = build_folder_options(args)
     if args.what == "list":
         return _list_providers(options, args.json)
     if args.what == "test":
@@ -38,7 +38,7 @@ def auth(args: Args) -> int | None:
     if not args.provider:
         raise UserError(f"`auth {args.what}` takes a provider. List them: interlock auth")
     return (
-        _set_credentials(options, args.provider, args.url)
+        _ask_and_store_credentials(options, args.provider, args.url)
         if args.what == "set"
         else _remove_credentials(options, args.provider)
     )
@@ -79,26 +79,26 @@ def _test_provider(options: Options, provider: str, as_json: bool) -> int:
     if as_json:
         print_json(results)
     else:
-        result_paint().print_lines(_result_line(one) for one in results)
+        result_paint().print_lines(_test_result_line(one) for one in results)
     return int(not all(one["works"] for one in results))
 
 
-def _result_line(result: dict[str, object]) -> str:
+def _test_result_line(result: dict[str, object]) -> str:
     found = result.get("models")
     if not isinstance(found, list):
         return f"✗ {result['provider']}: {result['problem']}"
     return f"✓ {result['provider']} works: {_format_models([str(name) for name in found])}"  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
 
 
-def _format_models(found: list[str]) -> str:
+def _format_models(model_names: list[str]) -> str:
     return (
-        f"{format_count(len(found), 'model')} ({join_up_to([*map(make_visible, found)], _NAMED)})"
-        if found
+        f"{format_count(len(model_names), 'model')} ({join_up_to([*map(make_visible, model_names)], _NAMED)})"
+        if model_names
         else "0 models"
     )
 
 
-def _set_credentials(options: Options, provider: str, url: str) -> None:
+def _ask_and_store_credentials(options: Options, provider: str, url: str) -> None:
     from interlock.engine.client.credentials import (
         can_test_provider,
         check_provider,
@@ -126,7 +126,7 @@ def _set_credentials(options: Options, provider: str, url: str) -> None:
 def _ask_for_key(question: str) -> str:
     if not sys.stdin.isatty():
         return sys.stdin.readline().strip()
-    with in_foreground(nullcontext()):
+    with enter_mode_in_foreground(nullcontext()):
         return getpass(question).strip()
 
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from interlock.cli.flags import MODE, add_permission_flags, options_for_folder, permission_options_from
+from interlock.cli.flags import MODE, add_permission_flags, build_folder_options, build_permission_options
 from interlock.cli.inputs import parse_json_object, read_argument_text, read_batch_lines
-from interlock.cli.parsing import Args, Parser, declare_arguments, flag_argument, word_argument
+from interlock.cli.parsing import Args, Parser, argparse_argument, declare_arguments, flag_argument
 from interlock.cli.render.output import (
     DECISION_COLOURS,
     Paint,
@@ -28,7 +28,7 @@ from interlock.state.text import to_visible_json
 from interlock.state.tooling import SHELL
 
 if TYPE_CHECKING:
-    from interlock.engine.client.configuration_checks import HookCheck, PolicyAnswer, PolicyCheck
+    from interlock.engine.client.configuration_checks import HookDryRun, PolicyAnswer, PolicyCheck
 
 _LABEL = 12
 """Columns of the label before each line."""
@@ -45,19 +45,19 @@ _ANSWERS = {
 }
 
 
-Shown = Mapping[str, Any]
+JsonFields = Mapping[str, Any]
 
 
-def _add_run_flags(made: Parser) -> None:
-    group = made.add_argument_group("check as for a run with")
+def _add_policy_check_flags(parser: Parser) -> None:
+    group = parser.add_argument_group("check as for a run with")
     add_permission_flags(group)
     group.add_argument("--mode", dest="approval_mode", type=MODE, help=argparse.SUPPRESS)
 
 
 @declare_arguments(
-    word_argument("action", metavar="check", help="the only action"),
-    word_argument("tool", nargs="?", metavar="TOOL", help="tool name; see: interlock tools"),
-    word_argument(
+    argparse_argument("action", metavar="check", help="the only action"),
+    argparse_argument("tool", nargs="?", metavar="TOOL", help="tool name; see: interlock tools"),
+    argparse_argument(
         "args",
         nargs="?",
         metavar="JSON|@FILE|-",
@@ -70,7 +70,7 @@ def _add_run_flags(made: Parser) -> None:
     flag_argument("--all --verbose", "list every rule considered"),
     Parser.add_json_flag,
     flag_argument("-C --workspace --cd DIR", "check as for a run in DIR", type=Path),
-    _add_run_flags,
+    _add_policy_check_flags,
 )
 def policy(args: Args) -> int | None:
     if args.action != "check":
@@ -80,20 +80,20 @@ def policy(args: Args) -> int | None:
     from interlock.engine.client.configuration_checks import PolicyCheck
 
     mode = "yolo" if args.yolo else None
-    options = options_for_folder(args, approval_mode=mode, **permission_options_from(args))
+    options = build_folder_options(args, approval_mode=mode, **build_permission_options(args))
     if args.batch is not None:
-        return _check_batch(PolicyCheck(options), args)
-    question = _policy_question(args)
+        return _check_and_print_batch(PolicyCheck(options), args)
+    question = _build_policy_query(args)
     check = PolicyCheck(options)
-    shown = _policy_answer_fields(asyncio.run(check.check(question)), args)
+    shown = _policy_answer_fields(asyncio.run(check.evaluate_call(question)), args)
     if args.json:
         return print_json({**shown, "warnings": list(check.warnings)})
     print_warnings(check.warnings)
     paint = result_paint()
-    paint.print_lines(_decision_lines(shown, paint))
+    paint.print_lines(_policy_answer_lines(shown, paint))
 
 
-def _policy_question(args: Args) -> dict[str, Any]:
+def _build_policy_query(args: Args) -> dict[str, Any]:
     if args.args == "-" == args.annotations:
         raise UserError("Standard input can be read only once. Pass JSON or --annotations another way.")
     found: dict[str, Any] = {"tool": args.tool}
@@ -121,7 +121,7 @@ def _policy_scope(args: Args) -> dict[str, Any]:
     return {key: value for key, value in scope.items() if value is not None}
 
 
-def _check_batch(check: "PolicyCheck", args: Args) -> int:
+def _check_and_print_batch(check: "PolicyCheck", args: Args) -> int:
     """Check each line of a batch; its own fields override the flags."""
     print_warnings(check.warnings)
     exit_code = 0
@@ -129,7 +129,9 @@ def _check_batch(check: "PolicyCheck", args: Args) -> int:
         try:
             if isinstance(line, InputError):
                 raise line
-            write_json(_policy_answer_fields(asyncio.run(check.check({**_policy_scope(args), **line})), args))
+            write_json(
+                _policy_answer_fields(asyncio.run(check.evaluate_call({**_policy_scope(args), **line})), args)
+            )
         except InputError as error:
             write_json({"error": {"type": error.kind, "field": error.field, "message": str(error)}})
             exit_code = error.exit_code
@@ -148,69 +150,71 @@ def _policy_answer_fields(answer: "PolicyAnswer", args: Args) -> dict[str, Any]:
     return shown | ({"agent": answer.agent} if answer.agent is not None else {})
 
 
-def _decision_lines(shown: Shown, paint: Paint) -> Iterator[str]:
-    decision = shown["decision"]
-    scope = f"mode {shown['mode']}" + (f", sub-agent {shown['agent']}" if shown.get("agent") else "")
+def _policy_answer_lines(answer: JsonFields, paint: Paint) -> Iterator[str]:
+    decision = answer["decision"]
+    scope = f"mode {answer['mode']}" + (f", sub-agent {answer['agent']}" if answer.get("agent") else "")
     said = paint(f"{decision:<{_LABEL}}", "bold", DECISION_COLOURS[decision])
-    yield f"{said}{make_visible(shown['tool'])}  ({scope})"
-    yield _labelled_line("rule", _shorten_home(shown["rule"]))
-    yield _labelled_line("why", _shorten_home(shown["reason"]))
-    if shown.get("deny_message") and shown["deny_message"] != shown["reason"]:
-        yield _labelled_line("model", f"is told: {shown['deny_message']}")
-    yield from _shell_part_lines(shown.get("parts") or (), paint)
-    if shown.get("unseen"):
-        yield _labelled_line("not seen", shown["unseen"])
-    if shown.get("redirects"):
-        yield _labelled_line("redirects", ", ".join(shown["redirects"]))
-    for checker in shown.get("checkers") or ():
+    yield f"{said}{make_visible(answer['tool'])}  ({scope})"
+    yield _labelled_line("rule", _abbreviate_home_in_rule(answer["rule"]))
+    yield _labelled_line("why", _abbreviate_home_in_rule(answer["reason"]))
+    if answer.get("deny_message") and answer["deny_message"] != answer["reason"]:
+        yield _labelled_line("model", f"is told: {answer['deny_message']}")
+    yield from _shell_part_lines(answer.get("parts") or (), paint)
+    if answer.get("unseen"):
+        yield _labelled_line("not seen", answer["unseen"])
+    if answer.get("redirects"):
+        yield _labelled_line("redirects", ", ".join(answer["redirects"]))
+    for checker in answer.get("checkers") or ():
         yield _labelled_line("checker", f"{checker['decision']}: {checker['reason']}")
-    yield from _answer_lines(shown)
-    if shown.get("considered") is not None:
-        yield from _considered_rule_lines(shown["considered"], paint)
+    yield from _approval_choice_lines(answer)
+    if answer.get("considered") is not None:
+        yield from _considered_rule_lines(answer["considered"], paint)
 
 
 def _labelled_line(label: str, text: str) -> str:
     return f"{label:<{_LABEL}}{to_one_line(text)}"
 
 
-def _shell_part_lines(parts: Sequence[Shown], paint: Paint) -> Iterator[str]:
+def _shell_part_lines(parts: Sequence[JsonFields], paint: Paint) -> Iterator[str]:
     for number, part in enumerate(parts):
         label = f"{'parts' if number == 0 else '':<{_LABEL}}"
         verdict = paint(f"{part['decision']:<5}", DECISION_COLOURS[part["decision"]])
-        rule = paint(to_one_line(_shorten_home(part["rule"])), "dim")
+        rule = paint(to_one_line(_abbreviate_home_in_rule(part["rule"])), "dim")
         yield f"{label}{verdict} {to_one_line(part['text'], 60)}   {rule}"
         for what, label in (("danger", "danger"), ("opaque", "opaque"), ("lets", "the rule lets through")):
             if part.get(what):
                 yield f"{'':<{_LABEL + 6}}{label}: {to_one_line(part[what])}"
 
 
-def _answer_lines(shown: Shown) -> Iterator[str]:
-    choices: Sequence[str] = shown.get("choices") or ()
+def _approval_choice_lines(answer: JsonFields) -> Iterator[str]:
+    choices: Sequence[str] = answer.get("choices") or ()
     if choices:
         yield _labelled_line("answers", ", ".join(_ANSWERS.get(c, c) for c in choices))
-    if shown.get("covers"):
-        yield _labelled_line("always", f"would cover: {shown['covers']}")
-    if shown.get("not_always"):
-        yield _labelled_line("no always", shown["not_always"])
+    if answer.get("covers"):
+        yield _labelled_line("always", f"would cover: {answer['covers']}")
+    if answer.get("not_always"):
+        yield _labelled_line("no always", answer["not_always"])
 
 
-def _considered_rule_lines(rules: Sequence[Shown], paint: Paint) -> Iterator[str]:
+def _considered_rule_lines(rules: Sequence[JsonFields], paint: Paint) -> Iterator[str]:
     for number, rule in enumerate(rules):
         label = f"{'considered' if number == 0 else '':<{_LABEL}}"
         verdict = paint(f"{rule['decision']:<5}", DECISION_COLOURS[rule["decision"]])
-        text = f"{rule['rank']:<7.6g} {verdict} met: {rule['met']:<5} {_shorten_home(rule['rule'])}"
+        text = (
+            f"{rule['rank']:<7.6g} {verdict} met: {rule['met']:<5} {_abbreviate_home_in_rule(rule['rule'])}"
+        )
         yield label + make_visible(text)
 
 
-def _shorten_home(rule: str) -> str:
+def _abbreviate_home_in_rule(rule: str) -> str:
     """Shorten a rule's paths in the home directory to `~/…`."""
     words: list[str] = rule.split(" ")
     return " ".join([abbreviate_home(word) for word in words])
 
 
 @declare_arguments(
-    word_argument("action", nargs="?", default="list", metavar="list|test", help="default: list"),
-    word_argument("event", nargs="?", metavar="EVENT", help="event name"),
+    argparse_argument("action", nargs="?", default="list", metavar="list|test", help="default: list"),
+    argparse_argument("event", nargs="?", metavar="EVENT", help="event name"),
     flag_argument("--input JSON|@FILE|-", "fields of the event, as hooks and matchers see them"),
     flag_argument("--run", "run the hooks and show their answers"),
     Parser.add_folder_flags,
@@ -221,22 +225,22 @@ def hooks(args: Args) -> int | None:
         raise UserError(f"No action {args.action!r}, expected list or test. See: interlock hooks --help")
     if args.action == "list" and (args.run or args.input is not None):
         raise UserError("--run and --input need an event: interlock hooks test EVENT")
-    event = _parse_event(args.event) if args.action == "test" else None
+    event = _require_hook_event(args.event) if args.action == "test" else None
     payload = (
         parse_json_object(read_argument_text(args.input, "--input"), "--input")
         if args.input is not None
         else {}
     )
-    from interlock.engine.client.configuration_checks import HookCheck
+    from interlock.engine.client.configuration_checks import HookDryRun
 
-    check = HookCheck(options_for_folder(args))
+    check = HookDryRun(build_folder_options(args))
     if event is None:
         _list_hooks(check, args.json)
     else:
         _show_hook_trial(check, event, payload, args)
 
 
-def _parse_event(name: str | None) -> Any:
+def _require_hook_event(name: str | None) -> Any:
     from interlock.services.hooks.hook_settings import ALIASES, EVENTS, find_hook_event
 
     if name is None:
@@ -248,8 +252,8 @@ def _parse_event(name: str | None) -> Any:
     return found
 
 
-def _list_hooks(check: "HookCheck", as_json: bool) -> None:
-    hooks = check.listed()
+def _list_hooks(check: "HookDryRun", as_json: bool) -> None:
+    hooks = check.list_hooks()
     if as_json:
         return print_json({"hooks": hooks, "warnings": list(check.warnings)})
     print_warnings(check.warnings)
@@ -270,30 +274,30 @@ def _list_hooks(check: "HookCheck", as_json: bool) -> None:
     print_table(rows, ("event", "for", "hook", "manner", "from"), flexible=(2,))
 
 
-def _show_hook_trial(check: "HookCheck", event: Any, payload: dict[str, Any], args: Args) -> None:
-    shown = asyncio.run(check.run(event, payload)) if args.run else check.planned(event, payload)
+def _show_hook_trial(check: "HookDryRun", event: Any, payload: dict[str, Any], args: Args) -> None:
+    shown = asyncio.run(check.run_hooks(event, payload)) if args.run else check.plan_hooks(event, payload)
     if args.json:
         return print_json({**shown, "warnings": list(check.warnings)})
     print_warnings(check.warnings)
     paint = result_paint()
-    paint.print_lines(_trial_lines(shown, paint))
+    paint.print_lines(_hook_trial_lines(shown, paint))
 
 
-def _trial_lines(shown: Shown, paint: Paint) -> Iterator[str]:
-    hooks: Sequence[Shown] = shown["hooks"]
-    subject = shown["subject"]
+def _hook_trial_lines(trial: JsonFields, paint: Paint) -> Iterator[str]:
+    hooks: Sequence[JsonFields] = trial["hooks"]
+    subject = trial["subject"]
     about = f" for {to_one_line(subject)}" if subject else ""
     many = format_count(len(hooks), "hook") if hooks else "no hook"
-    order = ", one after the other" if shown["order"] == "sequential" else ", side by side"
-    yield paint(f"{shown['event']}{about}: {many}{order if len(hooks) > 1 else ''}", "bold")
+    order = ", one after the other" if trial["order"] == "sequential" else ", side by side"
+    yield paint(f"{trial['event']}{about}: {many}{order if len(hooks) > 1 else ''}", "bold")
     for number, hook in enumerate(hooks, 1):
         yield f"{number}. {to_one_line(_hook_title(hook))}"
         yield from _hook_detail_lines(hook, paint)
-    if "outcome" in shown:
-        yield from _outcome_lines(shown["outcome"], paint)
+    if "outcome" in trial:
+        yield from _hook_outcome_lines(trial["outcome"], paint)
 
 
-def _hook_detail_lines(hook: Shown, paint: Paint) -> Iterator[str]:
+def _hook_detail_lines(hook: JsonFields, paint: Paint) -> Iterator[str]:
     if hook["broken"]:
         yield _indented_line("broken", hook["broken"])
         return
@@ -312,7 +316,7 @@ def _hook_detail_lines(hook: Shown, paint: Paint) -> Iterator[str]:
                 yield _indented_line(what, verdict[what])
 
 
-def _outcome_lines(outcome: Shown, paint: Paint) -> Iterator[str]:
+def _hook_outcome_lines(outcome: JsonFields, paint: Paint) -> Iterator[str]:
     yield f"{paint('together', 'bold')}: {paint(outcome['decision'], DECISION_COLOURS[outcome['decision']])}"
     for what in ("reason", "stop", "context"):
         if outcome[what]:
@@ -323,11 +327,11 @@ def _outcome_lines(outcome: Shown, paint: Paint) -> Iterator[str]:
         yield _indented_line("output", to_visible_json(outcome["output"]))
 
 
-def _hook_title(hook: Shown) -> str:
+def _hook_title(hook: JsonFields) -> str:
     return hook["name"] or hook["command"] or hook["place"]
 
 
-def _hook_properties(hook: Shown) -> str:
+def _hook_properties(hook: JsonFields) -> str:
     words = [f"{hook['timeout_s']:g} s"]
     words += [word for word in ("sequential", "required", "idempotent") if hook[word]]
     return ", ".join([*words, *(["broken"] if hook["broken"] else [])])

@@ -9,7 +9,7 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
-from interlock.cli.completions import complete_words
+from interlock.cli.completions import complete_last_word
 from interlock.cli.parsing import Args, choice_argument, declare_arguments
 from interlock.cli.render.output import to_one_line
 from interlock.state.errors import InterlockError
@@ -39,7 +39,7 @@ def print_completions(arguments: Sequence[str]) -> int:
     if shell == "bash":
         listed, tail, words = words[0] in _LISTED, words[1], _split_words_at_cursor(words[2])
     try:
-        found = complete_words(words)
+        found = complete_last_word(words)
     except InterlockError:
         return 0
     # bash completes only what follows the last of its COMP_WORDBREAKS, like the file in --policy=FILE.

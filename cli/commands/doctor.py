@@ -5,17 +5,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from interlock.cli.catalog import load_entry_point
-from interlock.cli.parsing import Args, Parser, declare_arguments, flag_argument, word_argument
+from interlock.cli.parsing import Args, Parser, argparse_argument, declare_arguments, flag_argument
 from interlock.cli.render.live_calls import format_progress
 from interlock.cli.render.output import print_json, result_paint
 from interlock.cli.render.text_view import show_spinner
 from interlock.engine.client import Client
 from interlock.engine.client.health import (
     Finding,
-    check_effects,
+    check_effect_hints,
     check_machine,
     check_settings,
-    check_state,
+    check_state_directory,
     examine_and_repair_store,
 )
 from interlock.state.entry_points import find_entry_points
@@ -25,16 +25,16 @@ _STYLES = {"ok": "green", "note": "yellow", "problem": "red"}
 
 
 @declare_arguments(
-    word_argument("workflow", nargs="?", metavar="WORKFLOW", help="check only this workflow's nodes"),
+    argparse_argument("workflow", nargs="?", metavar="WORKFLOW", help="check only this workflow's nodes"),
     flag_argument("--store", "read every record of the store, and rebuild derived tables"),
     Parser.add_json_flag,
 )
 def doctor(args: Args) -> int | None:
     home = Client.for_this_user().home
-    machine = [*check_machine(), *_warm_findings(), *_registered_findings(home)]
-    here = [*machine, *check_settings(), *check_state(home)]
-    findings = [*check_effects(args.workflow)] if args.workflow else here
-    findings += _audit_findings(home) if args.store else ()
+    machine = [*check_machine(), *_warm_start_findings(), *_run_registered_checks(home)]
+    here = [*machine, *check_settings(), *check_state_directory(home)]
+    findings = [*check_effect_hints(args.workflow)] if args.workflow else here
+    findings += _check_and_repair_store(home) if args.store else ()
     if args.json:
         print_json([finding._asdict() for finding in findings])
     else:
@@ -44,7 +44,7 @@ def doctor(args: Args) -> int | None:
     return 1 if any(finding.level == "problem" for finding in findings) else 0
 
 
-def _registered_findings(home: Path) -> Iterator[Finding]:
+def _run_registered_checks(home: Path) -> Iterator[Finding]:
     """Yield what rooms of ours and other packages find."""
     for entry in find_entry_points("interlock.checks"):
         try:
@@ -53,12 +53,12 @@ def _registered_findings(home: Path) -> Iterator[Finding]:
             yield Finding("problem", entry.name, str(error))
 
 
-def _warm_findings() -> Iterator[Finding]:
-    from interlock.cli.warm.warm_control import check_warm_start
+def _warm_start_findings() -> Iterator[Finding]:
+    from interlock.cli.warm.warm_control import check_or_stop_warm_process
 
     if not sys.platform.startswith("linux"):
         return
-    pid, why = check_warm_start()
+    pid, why = check_or_stop_warm_process()
     if pid is None:
         yield Finding("ok", "warm", "off. To turn it on: interlock warm")
     else:
@@ -66,7 +66,7 @@ def _warm_findings() -> Iterator[Finding]:
         yield Finding("note" if why else "ok", "warm", text)
 
 
-def _audit_findings(home: Path) -> Iterator[Finding]:
+def _check_and_repair_store(home: Path) -> Iterator[Finding]:
     """Every record's faults; on a terminal, with a bar that shows how many are read."""
     with show_spinner("store") as show:
         try:

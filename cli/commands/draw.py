@@ -5,16 +5,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from interlock.cli.flags import options_for_folder
+from interlock.cli.flags import build_folder_options
 from interlock.cli.parsing import (
     Args,
     Parser,
+    argparse_argument,
     choice_parser,
     declare_arguments,
     exclusive_arguments,
     flag_argument,
     number_parser,
-    word_argument,
 )
 from interlock.cli.render.export import draw_graph, export_run
 from interlock.cli.render.output import abbreviate_home, remark_paint, result_paint
@@ -39,7 +39,7 @@ def _parse_node_groups(text: str) -> tuple[str, ...]:
 
 
 @declare_arguments(
-    word_argument(
+    argparse_argument(
         "workflow", nargs="?", metavar="WORKFLOW", help="workflow or statechart; default: the workflow of RUN"
     ),
     flag_argument(
@@ -74,15 +74,15 @@ def diagram(args: Args) -> int | None:
         raise UserError(
             f"Run {run.run!r} runs the workflow {run.workflow!r}, not {workflow!r}. Leave out WORKFLOW."
         )
-    shape = args.format or _format_from_extension(args.output, _DRAWN)
+    shape = args.format or _choose_format_by_extension(args.output, _DRAWN)
     if shape == "png" and args.output is None and sys.stdout.isatty():
         raise UserError("A PNG can't be printed to a terminal. Give a file: -o FILE.png")
     chosen = workflow
     if workflow not in CHARTS:
-        options = options_for_folder(args)
+        options = build_folder_options(args)
         if run and not args.workspace and (place := Path(run.workspace)).is_dir():
             options = replace(options, workspace=place)
-        chosen = Client(options).load_workflow(workflow, with_own_nodes=True)
+        chosen = Client(options).load_workflow(workflow, with_user_processors=True)
     if args.show and workflow in CHARTS:
         raise UserError(f"The statechart {workflow!r} has no groups of nodes. Leave --show out.")
     if args.call and (run is None or workflow != "tool-call"):
@@ -104,7 +104,7 @@ def _write_output(data: bytes, file: Path | None) -> None:
         raise UserError(f"Can't write {str(file)!r}: {error.strerror}.") from error
 
 
-def _format_from_extension(file: Path | None, formats: Mapping[str, Sequence[str]]) -> str:
+def _choose_format_by_extension(file: Path | None, formats: Mapping[str, Sequence[str]]) -> str:
     """The format that a file's extension names. Raises `UserError` for another extension."""
     ending = file.suffix.lstrip(".").lower() if file else ""
     if not ending:
@@ -129,7 +129,7 @@ def _format_from_extension(file: Path | None, formats: Mapping[str, Sequence[str
 )
 def export(args: Args) -> int | None:
     run = Client.for_this_user().find_run(args.run)
-    shape = args.format or _format_from_extension(args.output, _EXPORTED)
+    shape = args.format or _choose_format_by_extension(args.output, _EXPORTED)
     data = (
         Client.for_this_user().read_patch(run.run)
         if shape == "patch"
@@ -141,7 +141,7 @@ def export(args: Args) -> int | None:
 
 
 @declare_arguments(
-    word_argument(
+    argparse_argument(
         "folder", nargs="?", type=Path, default=Path("diagrams"), metavar="DIR", help="default: diagrams"
     ),
     exclusive_arguments(

@@ -8,22 +8,22 @@ from typing import Any
 from interlock.cli.parsing import (
     Args,
     Parser,
+    argparse_argument,
     declare_arguments,
     flag_argument,
     number_parser,
     parse_duration_argument,
-    word_argument,
 )
 from interlock.cli.render.live_calls import call_mark_and_colour
 from interlock.cli.render.output import print_json, print_table, remark_paint, result_paint, to_one_line
-from interlock.engine.client import Client, Options, RunRow, state_home
+from interlock.engine.client import Client, Options, RunRow, resolve_state_directory
 from interlock.engine.client.cancel import cancel_run_by_name as cancel_run
-from interlock.engine.client.event_lines import call_facts
+from interlock.engine.client.event_lines import call_result_facts
 from interlock.engine.client.fleet import (
     Delivery,
     Fleet,
     FleetLimit,
-    is_on_server,
+    is_store_on_server,
     read_delivery,
     undelivered_files_line,
 )
@@ -37,22 +37,22 @@ _TIMED_OUT = 124
 
 @declare_arguments(Parser.add_run_argument, flag_argument("-f --follow", "follow the run"))
 def logs(args: Args) -> int:
-    client = Client(Options(home=state_home()))
+    client = Client(Options(home=resolve_state_directory()))
     run = client.find_run(args.run)
     if args.follow and (waits := client.missing_worker_line([run])):
         remark_paint().print_line(waits)
-    return asyncio.run(_follow_run(client, run.run, keeps_following=args.follow))
+    return asyncio.run(_print_run_events(client, run.run, keeps_following=args.follow))
 
 
-async def _follow_run(client: Client, run: str, *, keeps_following: bool) -> int:
-    from interlock.engine.client.following import RunStanding
+async def _print_run_events(client: Client, run: str, *, keeps_following: bool) -> int:
+    from interlock.engine.client.following import RunStatus
 
     cursor = away = ""
     while True:
         try:
             async for told in client.follow_events(run, cursor):
                 cursor = told.cursor or cursor
-                if not isinstance(told.event, RunStanding):
+                if not isinstance(told.event, RunStatus):
                     _print_event(told.event)
                 elif told.event.status not in _BUSY:
                     row = client.find_run(run)
@@ -69,7 +69,7 @@ async def _follow_run(client: Client, run: str, *, keeps_following: bool) -> int
 
 def _report_store_outage_or_raise(error: StoreError, last_message: str) -> str:
     """Say why the store doesn't answer, unless that was said before. Raises the error of a store that is a file."""
-    if not is_on_server(state_home()):
+    if not is_store_on_server(resolve_state_directory()):
         raise error
     if str(error) != last_message:
         remark_paint().print_line(f"The store doesn't answer. Waiting for it: {error}")
@@ -81,13 +81,13 @@ def _print_event(event: Event) -> None:
         result_paint().print_line(f"> {event.content}" if event.role == "user" else event.content)
     elif isinstance(event, ToolResultEvent):
         mark, colour = call_mark_and_colour(event)
-        facts = " · ".join([event.summary or event.tool_name, *call_facts(event)])
+        facts = " · ".join([event.summary or event.tool_name, *call_result_facts(event)])
         result_paint().print_line(f"{result_paint()(mark, colour)} {facts}")
     sys.stdout.flush()
 
 
 @declare_arguments(
-    word_argument("runs", nargs="+", metavar="RUN"),
+    argparse_argument("runs", nargs="+", metavar="RUN"),
     flag_argument(
         "--timeout TIME", "wait no longer: 90s, 15m, 2h (exit code 124)", type=parse_duration_argument
     ),
@@ -96,7 +96,7 @@ def _print_event(event: Event) -> None:
 def wait(args: Args) -> int:
     client = Client.for_this_user()
     names = [client.find_run(name).run for name in args.runs]
-    if waits := client.missing_worker_line(client.named_runs(names)):
+    if waits := client.missing_worker_line(client.runs_by_id(names)):
         remark_paint().print_line(waits)
     until = time.monotonic() + args.timeout if args.timeout else None
     left, away = [*names], ""
@@ -110,25 +110,27 @@ def wait(args: Args) -> int:
             return _TIMED_OUT
         if left:
             time.sleep(_LOOK_S)
-    rows = {row.run: row for row in client.named_runs(names)}
+    rows = {row.run: row for row in client.runs_by_id(names)}
     if args.json:
         print_json([rows[name]._asdict() for name in names if name in rows])
     return next((code for name in names if (code := _exit_code_of_run(client, name))), 0)
 
 
-def _remove_and_report_ended_runs(client: Client, names: list[str], left: list[str], *, quiet: bool) -> None:
-    """Take those that are over from `left`; the push of one that is delivered is waited for, too."""
-    rows = {row.run: row for row in client.named_runs(left)}
-    for name in [*left]:
+def _remove_and_report_ended_runs(
+    client: Client, names: list[str], remaining: list[str], *, quiet: bool
+) -> None:
+    """Take those that are over from `remaining`; the push of one that is delivered is waited for, too."""
+    rows = {row.run: row for row in client.runs_by_id(remaining)}
+    for name in [*remaining]:
         row = rows.get(name)
-        delivered = _delivery_of_run(client, row)
+        delivered = _load_delivery(client, row)
         pushing = delivered.pushed_by
         if row and (row.status in _BUSY or delivered.under_way):
             continue
-        left.remove(name)
+        remaining.remove(name)
         if pushing and pushing not in names:
             names.append(pushing)
-            left.append(pushing)
+            remaining.append(pushing)
         if not quiet:
             kept_back = delivered.kept_back
             but = f", but not {', '.join(kept_back)}: they may hold keys" if kept_back else ""
@@ -138,7 +140,7 @@ def _remove_and_report_ended_runs(client: Client, names: list[str], left: list[s
                 result_paint().print_line(f"  not delivered: {behind}")
 
 
-def _delivery_of_run(client: Client, row: RunRow | None) -> Delivery:
+def _load_delivery(client: Client, row: RunRow | None) -> Delivery:
     return read_delivery(client.home, row.run) if row and row.status == "done" and row.queue else Delivery()
 
 
@@ -157,7 +159,7 @@ def _exit_code_of_run(client: Client, run: str) -> int:
 
 @declare_arguments(Parser.add_run_argument)
 def cancel(args: Args) -> int:
-    options = Options(home=state_home(), door="terminal")
+    options = Options(home=resolve_state_directory(), door="terminal")
     became, row = cancel_run(options, args.run)
     next_step = f"Resume it with: interlock resume {row.run}"
     if became == "decided" and not row.queue:
@@ -182,7 +184,7 @@ _TITLES = ("runs", "requests/min", "tokens/min", "USD/day", "USD/month")
 
 
 @declare_arguments(
-    word_argument("whose", nargs="?", metavar="KIND=NAME", help="a user, a workflow or a model"),
+    argparse_argument("whose", nargs="?", metavar="KIND=NAME", help="a user, a workflow or a model"),
     flag_argument("--runs N", "runs driven at once (user, workflow)", type=number_parser(int, 1)),
     flag_argument("--requests N", "requests to models a minute", type=number_parser(int, 1)),
     flag_argument("--tokens N", "tokens a minute", type=number_parser(int, 1)),
@@ -192,17 +194,17 @@ _TITLES = ("runs", "requests/min", "tokens/min", "USD/day", "USD/month")
     Parser.add_json_flag,
 )
 def limits(args: Args) -> None:
-    fleet = Fleet(state_home())
+    fleet = Fleet(resolve_state_directory())
     given = {name: vars(args)[name] for name in _FIGURES if vars(args)[name] is not None}
     if args.whose:
-        kind, name = _parse_limit_name(args.whose)
+        kind, name = _parse_limit_kind_and_name(args.whose)
         if args.remove:
             fleet.remove_limit(kind, name)
             return remark_paint().print_line(f"Removed the limits of {kind} {name!r}.")
         if kind == "model" and "runs" in given:
             raise UserError("--runs is for a user or a workflow: a run may ask several models.")
         if kind == "workflow" and name != "*":
-            Client(Options(home=state_home())).load_workflow(name)
+            Client(Options(home=resolve_state_directory())).load_workflow(name)
         if given:
             return fleet.set_limit(kind, name, given)
     elif given or args.remove:
@@ -210,16 +212,18 @@ def limits(args: Args) -> None:
             "Name the limit: user=NAME, workflow=NAME or model=NAME. See: interlock limits --help"
         )
     found = [
-        one for one in fleet.limits() if not args.whose or one.limit[:2] == _parse_limit_name(args.whose)
+        one
+        for one in fleet.list_limits()
+        if not args.whose or one.limit[:2] == _parse_limit_kind_and_name(args.whose)
     ]
     if args.json:
-        return print_json([one.facts for one in found])
+        return print_json([one.json_fields for one in found])
     if not found:
         return remark_paint().print_line("No limits. Set one with: interlock limits 'user=*' --runs 4")
     print_table([_limit_cells(one) for one in found], ("whose", *_TITLES))
 
 
-def _parse_limit_name(text: str) -> tuple[str, str]:
+def _parse_limit_kind_and_name(text: str) -> tuple[str, str]:
     kind, has_name, name = text.partition("=")
     if kind not in ("user", "workflow", "model") or not has_name or not name:
         raise UserError(f"{text!r}: expected user=NAME, workflow=NAME or model=NAME; * as NAME: each one.")

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from interlock.cli.inputs import ask_to_confirm
-from interlock.cli.parsing import Args, Parser, declare_arguments, flag_argument, word_argument
+from interlock.cli.parsing import Args, Parser, argparse_argument, declare_arguments, flag_argument
 from interlock.cli.render.output import (
     abbreviate_home,
     print_json,
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @declare_arguments(
-    word_argument("folder", nargs="?", default=".", metavar="DIR", help="default: this folder"),
+    argparse_argument("folder", nargs="?", default=".", metavar="DIR", help="default: this folder"),
     flag_argument("--yes", "trust without asking; required without a terminal"),
     flag_argument("--parent", "trust the parent folder and everything in it"),
     flag_argument("--untrust", "stop trusting the folder"),
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 def trust(args: Args) -> int | None:
     from interlock.services.trust import (
         find_trust_decision,
-        list_trust_files,
+        list_files_shown_for_trust,
         read_trust_decisions,
         record_trust_decision,
     )
@@ -42,7 +42,7 @@ def trust(args: Args) -> int | None:
         _show_trust_decisions(read_trust_decisions(home), args.json)
         return None
     root = _folder_to_trust(args)
-    known, files = find_trust_decision(root, home), list_trust_files(root, home)
+    known, files = find_trust_decision(root, home), list_files_shown_for_trust(root, home)
     wanted = not args.untrust
     same = known is not None and known.trusted == wanted
     if not args.json:
@@ -85,7 +85,7 @@ def _show_project_files(root: Path, files: "list[ProjectFile]") -> None:
             paint.print_line(f"    {to_one_line(line)}")
 
 
-def _report_trust(root: Path, decision: "TrustDecision | None", wanted: bool) -> None:
+def _report_trust(root: Path, decision: "TrustDecision | None", should_trust: bool) -> None:
     """Print the current trust, and what to do if it isn't what was wanted."""
     from interlock.services.trust import TRUST_FILE
 
@@ -98,8 +98,8 @@ def _report_trust(root: Path, decision: "TrustDecision | None", wanted: bool) ->
         else ""
     )
     hint = ""
-    if trusted != wanted:
-        hint = " Nothing was changed." if wanted else f" Change it there, or see ~/{TRUST_FILE}."
+    if trusted != should_trust:
+        hint = " Nothing was changed." if should_trust else f" Change it there, or see ~/{TRUST_FILE}."
     remark_paint().print_line(f"{abbreviate_home(str(root))} is {state}{where}{by}.{hint}")
 
 
@@ -128,8 +128,8 @@ def _show_trust_decisions(decisions: "list[TrustDecision]", as_json: bool) -> No
 
 
 @declare_arguments(
-    word_argument("action", nargs="?", default="show", metavar="show|add|refresh"),
-    word_argument("text", nargs="*", metavar="TEXT", help="add: the line to add"),
+    argparse_argument("action", nargs="?", default="show", metavar="show|add|refresh"),
+    argparse_argument("text", nargs="*", metavar="TEXT", help="add: the line to add"),
     flag_argument("--global", "add: use your own file, for every folder"),
     flag_argument("-C --workspace DIR", "use folder DIR", type=Path),
     flag_argument("--json", "print JSON"),
@@ -161,7 +161,7 @@ def _show_memory(args: Args, root: Path) -> None:
     if args.action == "show":
         for file in files:
             result_paint().print_line(
-                f"\n--- {make_visible(str(file.path))} ---\n{make_visible(file.text)}", keeps_lines=True
+                f"\n--- {make_visible(str(file.path))} ---\n{make_visible(file.text)}", keep_newlines=True
             )
 
 

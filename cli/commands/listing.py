@@ -4,14 +4,14 @@ import re
 from importlib.resources import files
 from pathlib import Path
 
-from interlock.cli.flags import options_for_folder, read_configuration
+from interlock.cli.flags import build_folder_options, load_folder_configuration
 from interlock.cli.parsing import (
     Args,
     Parser,
+    argparse_argument,
     declare_arguments,
     exclusive_arguments,
     flag_argument,
-    word_argument,
 )
 from interlock.cli.render.output import print_json, print_table, print_warnings, remark_paint, result_paint
 from interlock.cli.render.workflow_results import format_mode_groups
@@ -23,9 +23,9 @@ from interlock.state.text import make_visible
 
 @declare_arguments(Parser.add_folder_flags, Parser.add_json_flag)
 def workflows(args: Args) -> int | None:
-    options = options_for_folder(args)
+    options = build_folder_options(args)
     rows = [(name, what, "interlock", "") for name, what in PIPELINES.items()]
-    if _has_own_workflows(options):
+    if _has_user_workflows(options):
         own, ignored = Client(options).list_user_workflows()
         rows += [(one.name, one.summary, one.source, one.problem) for one in own]
         remark_paint().print_lines(ignored)
@@ -36,7 +36,7 @@ def workflows(args: Args) -> int | None:
         print_table([(name, problem or summary) for name, summary, _, problem in rows])
 
 
-def _has_own_workflows(options: Options) -> bool:
+def _has_user_workflows(options: Options) -> bool:
     """Whether there are workflows of one's own; if not, no graph has to be loaded."""
     folders = (options.workspace or Path.cwd(), options.user_home)
     listing = (options.workspace or Path.cwd()) / LISTING
@@ -48,7 +48,7 @@ def _has_own_workflows(options: Options) -> bool:
 
 
 @declare_arguments(
-    word_argument("workflow", metavar="WORKFLOW", help="see: interlock workflows"),
+    argparse_argument("workflow", metavar="WORKFLOW", help="see: interlock workflows"),
     exclusive_arguments(
         flag_argument("--input", "print only the schema of the input"),
         flag_argument("--output", "print only the schema of the output"),
@@ -57,7 +57,7 @@ def _has_own_workflows(options: Options) -> bool:
     flag_argument("--json", "no effect; the output is always JSON"),
 )
 def schema(args: Args) -> None:
-    workflow = Client(options_for_folder(args)).load_workflow(args.workflow)
+    workflow = Client(build_folder_options(args)).load_workflow(args.workflow)
     inputs = workflow.input.model_json_schema()
     made = workflow.output.model_json_schema(mode="serialization")
     return print_json(inputs if args.input else made if args.output else {"input": inputs, "output": made})
@@ -68,8 +68,8 @@ _BLOCKS = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 
 @declare_arguments(
-    word_argument("what", metavar="workflow", help="the only kind"),
-    word_argument("name", metavar="NAME", help="lower-case words joined by hyphens"),
+    argparse_argument("what", metavar="workflow", help="the only kind"),
+    argparse_argument("name", metavar="NAME", help="lower-case words joined by hyphens"),
 )
 def new(args: Args) -> int | None:
     if args.what != "workflow":
@@ -126,9 +126,9 @@ def tools(args: Args) -> int | None:
 
 @declare_arguments(Parser.add_folder_flags, Parser.add_json_flag)
 def modes(args: Args) -> int | None:
-    configuration = read_configuration(args)
+    configuration = load_folder_configuration(args)
     modes, problems = configuration.modes
-    print_warnings([*problems, *configuration.ignored_warnings])
+    print_warnings([*problems, *configuration.untrusted_files_warnings])
     if args.json:
         return print_json([mode.model_dump() for mode in modes.list_modes()])
     rows = [
@@ -145,9 +145,9 @@ def modes(args: Args) -> int | None:
 
 @declare_arguments(Parser.add_folder_flags, Parser.add_json_flag)
 def agents(args: Args) -> int | None:
-    configuration = read_configuration(args)
+    configuration = load_folder_configuration(args)
     agents, problems = configuration.agents
-    print_warnings([*problems, *configuration.ignored_warnings])
+    print_warnings([*problems, *configuration.untrusted_files_warnings])
     if args.json:
         return print_json([agent.model_dump(mode="json") for agent in agents.values()])
     rows = [(agent.name, agent.source, _first_sentence(agent.description)) for agent in agents.values()]
@@ -158,7 +158,7 @@ def agents(args: Args) -> int | None:
 def models(args: Args) -> None:
     from interlock.engine.client.credentials import list_model_rows, price_table_version
 
-    rows, problems = list_model_rows(options_for_folder(args))
+    rows, problems = list_model_rows(build_folder_options(args))
     print_warnings(problems)
     if args.json:
         return print_json(rows)

@@ -9,15 +9,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from interlock.cli.flags import MODE, options_for_folder, read_configuration
+from interlock.cli.flags import MODE, build_folder_options, load_folder_configuration
 from interlock.cli.parsing import (
     Args,
     Parser,
+    argparse_argument,
     choice_parser,
     declare_arguments,
     flag_argument,
     number_parser,
-    word_argument,
 )
 from interlock.cli.render.output import (
     abbreviate_home,
@@ -37,7 +37,7 @@ from interlock.state.errors import UserError
 _TRANSPORTS = {"stdio": "stdio", "sse": "sse", "http": "http", "streamable-http": "http"}
 
 
-Shown = Mapping[str, Any]
+JsonFields = Mapping[str, Any]
 
 
 class _McpParser(Parser):
@@ -56,7 +56,7 @@ class _McpParser(Parser):
             elif one == "--":
                 return [*arguments[:at], *arguments[at + 1 : at + 2]], arguments[at + 2 :]
             elif one.startswith("-") and one != "-":
-                skip = self.has_value(one)
+                skip = self.is_value_flag(one)
             else:
                 words += 1
                 if words == 3 and "add" in arguments[:at]:
@@ -65,12 +65,14 @@ class _McpParser(Parser):
 
 
 @declare_arguments(
-    word_argument(
+    argparse_argument(
         "action", nargs="?", default="list", metavar="list|test|add|remove|auth|serve", help="default: list"
     ),
-    word_argument("name", nargs="?", metavar="NAME", help="server name; serve: workflow name"),
-    word_argument("target", nargs="?", metavar="COMMAND|URL", help="add: command or address of the server"),
-    word_argument("args", nargs="*", metavar="ARGS", help="add: arguments of the command"),
+    argparse_argument("name", nargs="?", metavar="NAME", help="server name; serve: workflow name"),
+    argparse_argument(
+        "target", nargs="?", metavar="COMMAND|URL", help="add: command or address of the server"
+    ),
+    argparse_argument("args", nargs="*", metavar="ARGS", help="add: arguments of the command"),
     flag_argument(
         "-s --scope project|user",
         "add, remove: settings file (default: project)",
@@ -103,7 +105,7 @@ def mcp(args: Args) -> int | None:
         "test": _test_server,
         "add": _add_server,
         "remove": _remove_server,
-        "auth": _sign_in,
+        "auth": _sign_in_or_out,
         "serve": _serve_workflows,
     }
     if args.action not in actions:
@@ -115,9 +117,9 @@ def mcp(args: Args) -> int | None:
 def _check_servers(args: Args, server: str | None = None) -> list[dict[str, Any]]:
     from interlock.engine.client.mcp_check import McpCheck
 
-    check = McpCheck(options_for_folder(args))
+    check = McpCheck(build_folder_options(args))
     try:
-        return asyncio.run(check.views(server))
+        return asyncio.run(check.probe_servers(server))
     finally:  # it may be why the server is missing
         print_warnings(check.warnings)
 
@@ -129,12 +131,12 @@ def _list_servers(args: Args) -> int:
     elif not views:
         remark_paint().print_line("No MCP servers configured here. Add one: interlock mcp add --help")
     else:
-        rows = [(v["name"], v["status"], *_offer_cells(v)) for v in views]
+        rows = [(v["name"], v["status"], *_server_offer_cells(v)) for v in views]
         print_table(rows, ("server", "is", "by", "offers"), flexible=(3,))
     return 1 if any(v["status"] == "failed" for v in views) else 0
 
 
-def _offer_cells(view: Shown) -> tuple[str, str]:
+def _server_offer_cells(view: JsonFields) -> tuple[str, str]:
     parts = [
         format_count(len(view[kind]), kind.removesuffix("s"))
         for kind in ("tools", "resources", "templates", "prompts")
@@ -161,7 +163,7 @@ def _require_server_name(args: Args) -> str:
     return args.name
 
 
-def _server_detail_lines(view: Shown) -> Iterator[str]:
+def _server_detail_lines(view: JsonFields) -> Iterator[str]:
     about = f" ({to_one_line(view['version'])})" if view["version"] else ""
     yield f"{view['name']}{about}: {view['status']} after {format_duration(view['ms'] / 1000)}"
     if view["error"]:
@@ -183,17 +185,17 @@ def _add_server(args: Args) -> None:
     file = _settings_file(args)
     took = (
         "replaced"
-        if check_and_write_mcp_server(file, args.name, _server_settings(args), Path.cwd())
+        if check_and_write_mcp_server(file, args.name, _build_server_settings(args), Path.cwd())
         else "added"
     )
-    trusted = args.scope == "user" or read_configuration(args).trusted
+    trusted = args.scope == "user" or load_folder_configuration(args).is_workspace_trusted
     then = f"Try it: interlock mcp test {args.name}"
     if not trusted:
         then = "This folder isn't trusted, so the server doesn't count yet. Trust it with: interlock trust"
     remark_paint().print_line(f"{args.name} {took} in {abbreviate_home(str(file))}. {then}")
 
 
-def _server_settings(args: Args) -> dict[str, Any]:
+def _build_server_settings(args: Args) -> dict[str, Any]:
     address = args.target.startswith(("http://", "https://"))
     kind = args.transport or ("http" if address else "stdio")
     if kind == "stdio":
@@ -220,33 +222,33 @@ def _parse_pairs(texts: Sequence[str], separator: str, flag: str) -> dict[str, s
 
 
 def _remove_server(args: Args) -> None:
-    from interlock.services.mcp import remove_server
+    from interlock.services.mcp import remove_server_from_settings
 
-    remove_server(file := _settings_file(args), _require_server_name(args))
+    remove_server_from_settings(file := _settings_file(args), _require_server_name(args))
     remark_paint().print_line(f"{args.name} removed from {abbreviate_home(str(file))}.")
 
 
-def _sign_in(args: Args) -> None:
+def _sign_in_or_out(args: Args) -> None:
     from interlock.engine.client.mcp_check import McpCheck
 
     name = _require_server_name(args)
-    check = McpCheck(options_for_folder(args))
+    check = McpCheck(build_folder_options(args))
     print_warnings(check.warnings)
     if args.forget:
-        was = "Signed out of" if check.forget(name) else "Not signed in to"
+        was = "Signed out of" if check.remove_tokens(name) else "Not signed in to"
         return remark_paint().print_line(f"{was} {name}.")
     asked: list[str] = []
 
     def show(address: str, paste: Callable[[str], str]) -> None:
         asked.append(address)
-        _show_sign_in(address, paste)
+        _start_browser_sign_in(address, paste)
 
     tools = asyncio.run(check.sign_in(name, show))
     signed = "Signed in to" if asked else "No sign-in is needed by"
     remark_paint().print_line(f"{signed} {name}: {format_count(tools, 'tool')}.")
 
 
-def _show_sign_in(address: str, paste: Callable[[str], str]) -> None:
+def _start_browser_sign_in(address: str, submit_pasted_address: Callable[[str], str]) -> None:
     """Open a browser if there is a screen. One on another machine can't redirect here, so its address can be pasted."""
     remark_paint().print_lines(["Sign in with a browser at:", f"  {address}"])
     if sys.platform == "darwin" or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"):
@@ -256,19 +258,21 @@ def _show_sign_in(address: str, paste: Callable[[str], str]) -> None:
             "If the browser is on another machine, it ends on an unreachable page. Paste the address of that page here."
         )
         asyncio.get_running_loop().add_reader(
-            sys.stdin, lambda: print(paste(sys.stdin.readline()), end="", file=sys.stderr)
+            sys.stdin, lambda: print(submit_pasted_address(sys.stdin.readline()), end="", file=sys.stderr)
         )
 
 
 def _serve_workflows(args: Args) -> None:
-    from interlock.services.mcp import load_sdk
+    from interlock.services.mcp import import_mcp_sdk
 
-    load_sdk()
-    from interlock.cli.mcp_server import name_tools, serve_mcp
+    import_mcp_sdk()
+    from interlock.cli.mcp_server import serve_mcp, workflows_by_tool_name
 
     named = [name for name in (args.name, args.target, *args.args) if name is not None]
-    client = Client(options_for_folder(args, model=args.model, approval_mode=args.approval_mode))
-    asyncio.run(serve_mcp(name_tools([client.load_workflow(name) for name in named or PIPELINES]), client))
+    client = Client(build_folder_options(args, model=args.model, approval_mode=args.approval_mode))
+    asyncio.run(
+        serve_mcp(workflows_by_tool_name([client.load_workflow(name) for name in named or PIPELINES]), client)
+    )
 
 
 def _settings_file(args: Args) -> Path:

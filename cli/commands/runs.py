@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any, cast
 from interlock.cli.parsing import (
     Args,
     Parser,
+    argparse_argument,
     choice_parser,
     declare_arguments,
     flag_argument,
     number_parser,
-    word_argument,
 )
 from interlock.cli.render.output import (
     Paint,
     abbreviate_home,
     format_age,
-    format_amount,
+    format_compact_number,
     format_dollars,
     format_duration,
     make_visible,
@@ -30,7 +30,7 @@ from interlock.cli.render.output import (
 )
 from interlock.cli.render.pending_requests import coloured_diff_lines, pending_request_lines
 from interlock.engine.client import STATUSES, Client, Request, RunRow, Step
-from interlock.engine.client.decision_lines import format_clock
+from interlock.engine.client.decision_lines import format_local_time
 from interlock.engine.client.requests import request_headline
 from interlock.state.errors import UserError
 from interlock.state.names import is_hidden_node
@@ -44,7 +44,7 @@ _SHOWN, _PRINTED = 20, 1_000
 
 
 @declare_arguments(
-    word_argument("action", nargs="*", metavar="rm RUN", help="delete these runs"),
+    argparse_argument("action", nargs="*", metavar="rm RUN", help="delete these runs"),
     flag_argument("--all", f"list all runs (default: the newest {_SHOWN}; with --json {_PRINTED:,})"),
     flag_argument("--limit N", "list so many runs", type=number_parser(int, 1)),
     flag_argument("--offset N", "leave out the first N runs", type=number_parser(int, 0), default=0),
@@ -57,12 +57,12 @@ def runs(args: Args) -> int | None:
         if args.action[0] != "rm" or len(args.action) < 2:
             raise UserError("Expected `runs` or `runs rm RUN…`. To inspect a run: interlock show RUN")
         return _delete_runs(client, [client.find_run(name) for name in args.action[1:]])
-    most = _list_limit(args)
+    most = _requested_row_limit(args)
     rows = client.runs(args.status, None if most is None else most + 1, args.offset)
     shown = rows[:most]
     if args.json:
         print_json([row._asdict() for row in shown])
-        return _print_hint_at_more(args, rows, shown, "runs")
+        return _print_next_page_hint(args, rows, shown, "runs")
     if not rows:
         nothing = "No runs yet. Try: interlock -p 'what to do'"
         return remark_paint().print_line(f"No run is {args.status}." if args.status else nothing)
@@ -71,15 +71,15 @@ def runs(args: Args) -> int | None:
     )
     if waits := client.missing_worker_line(shown):
         remark_paint().print_line(waits)
-    return _print_hint_at_more(args, rows, shown, "runs")
+    return _print_next_page_hint(args, rows, shown, "runs")
 
 
-def _list_limit(args: Args) -> int | None:
+def _requested_row_limit(args: Args) -> int | None:
     """How many runs to list; None: all."""
     return args.limit or (None if args.all else _PRINTED if args.json else _SHOWN)
 
 
-def _print_hint_at_more(args: Args, found: Sequence[object], shown: Sequence[object], command: str) -> None:
+def _print_next_page_hint(args: Args, found: Sequence[object], shown: Sequence[object], command: str) -> None:
     """Say on stderr how to list the rest, so that a script doesn't take a part for the whole."""
     if len(shown) < len(found):
         status = f" --status {args.status}" if command == "runs" and args.status else ""
@@ -94,7 +94,7 @@ def _run_cells(row: RunRow) -> tuple[str, ...]:
         row.run,
         row.status_text,
         format_age(row.updated),
-        format_amount(row.tokens),
+        format_compact_number(row.tokens),
         format_dollars(row.usd),
         abbreviate_home(row.workspace),
         what,
@@ -111,7 +111,7 @@ def _delete_runs(client: Client, rows: list[RunRow]) -> None:
 
 
 @declare_arguments(
-    word_argument("run", nargs="?", metavar="RUN", help="show the requests of this run in full"),
+    argparse_argument("run", nargs="?", metavar="RUN", help="show the requests of this run in full"),
     flag_argument(
         "--all", f"list those of all runs (default: of {_SHOWN} runs; with --json of {_PRINTED:,})"
     ),
@@ -122,7 +122,7 @@ def _delete_runs(client: Client, rows: list[RunRow]) -> None:
 def approvals(args: Args) -> None:
     client = Client.for_this_user()
     row = client.find_run(args.run) if args.run else None
-    most = None if row else _list_limit(args)
+    most = None if row else _requested_row_limit(args)
     found = client.waiting_requests(row.run if row else None, None if most is None else most + 1, args.offset)
     names = [*dict.fromkeys(request.run for request in found)]
     shown = names[:most]
@@ -130,7 +130,7 @@ def approvals(args: Args) -> None:
     requests = [request for request in found if request.run in of_these]
     if args.json:
         print_json([{"run": r.run, "asked_at": r.asked_at, **r.fields} for r in requests])
-        return _print_hint_at_more(args, names, shown, "approvals")
+        return _print_next_page_hint(args, names, shown, "approvals")
     if not requests:
         where = f"run {row.run!r} (it is {row.status})" if row else "any run"
         return remark_paint().print_line(f"No open requests in {where}.")
@@ -138,8 +138,8 @@ def approvals(args: Args) -> None:
     if row:
         lines = pending_request_lines(row.run, row.title, [r.fields for r in requests], paint, limit=None)
     else:
-        lines = _request_overview_lines({r.run: r for r in client.named_runs(shown)}, requests, paint)
-        _print_hint_at_more(args, names, shown, "approvals")
+        lines = _request_overview_lines({r.run: r for r in client.runs_by_id(shown)}, requests, paint)
+        _print_next_page_hint(args, names, shown, "approvals")
     paint.print_lines(lines)
 
 
@@ -182,7 +182,7 @@ _PIPED = 120
 
 
 def _step_cells(step: Step) -> tuple[str, ...]:
-    at = format_clock(step.started)
+    at = format_local_time(step.started)
     node = "  " * step.depth + step.node
     number = str(step.step) if step.saved else ""  # the others ran on the way to it
     did = f"effects: {', '.join(step.effects)}" if step.effects else ""
@@ -196,7 +196,7 @@ _HASH = re.compile(r"\b[0-9a-f]{64}\b")
 
 @declare_arguments(
     Parser.add_run_argument,
-    word_argument(
+    argparse_argument(
         "steps",
         type=number_parser(int, -1),
         metavar="STEP",
@@ -217,15 +217,15 @@ def diff(args: Args) -> int | None:
     old, new = (client.masked_state(run, step) for step in args.steps)
     before, after = (client.read_messages(run, state) for state in (old, new))
     shared = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(before, after, strict=False)))
-    changes = _changed_state_keys(old, new)
+    changes = _diff_states(old, new)
     if args.json:
         messages = [m.model_dump(mode="json", exclude_defaults=True) for m in after[shared:]]
         dropped = len(before) - shared
         return print_json({"run": run, "changed": changes, "messages": messages, "messages_dropped": dropped})
     lines = [
         *_state_change_lines(changes),
-        *_message_lines(before[shared:], "-"),
-        *_message_lines(after[shared:], "+"),
+        *_message_diff_lines(before[shared:], "-"),
+        *_message_diff_lines(after[shared:], "+"),
     ]
     paint = result_paint()
     paint.print_lines(paint(line, "green" if line.startswith("+") else "red") for line in lines)
@@ -245,7 +245,7 @@ def _show_file_diff(client: Client, args: Args) -> None:
         print_json({"run": run.run, "diff": text})
     elif text:
         paint.print_lines(coloured_diff_lines(text, paint)) if paint.has_colours else paint.print_line(
-            text.rstrip("\n"), keeps_lines=True
+            text.rstrip("\n"), keep_newlines=True
         )
     else:
         remark_paint().print_line("No file changed.")
@@ -259,25 +259,23 @@ def _state_change_lines(changes: Mapping[str, tuple[str | None, str | None]]) ->
                 yield f"{sign} {key}: {short}"
 
 
-def _message_lines(messages: "Sequence[Message]", sign: str) -> Iterator[str]:
+def _message_diff_lines(messages: "Sequence[Message]", sign: str) -> Iterator[str]:
     for message in messages:
         calls = ", ".join(call.name for call in message.tool_calls)
         called = f" [calls {calls}]" if calls else ""
         yield f"{sign} {message.role}: {to_one_line(message.text, 90)}{called}"
 
 
-def _changed_state_keys(
-    old: Mapping[str, Any], new: Mapping[str, Any]
-) -> dict[str, tuple[str | None, str | None]]:
+def _diff_states(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, tuple[str | None, str | None]]:
     """Dotted key → (before, after) as JSON; None: absent."""
-    was, now = _flatten_keys(old), _flatten_keys(new)
+    was, now = _flatten_to_dotted_keys(old), _flatten_to_dotted_keys(new)
     return {k: (was.get(k), now.get(k)) for k in {**was, **now} if was.get(k) != now.get(k)}
 
 
-def _flatten_keys(value: Any, key: str = "") -> dict[str, str]:
+def _flatten_to_dotted_keys(value: Any, key: str = "") -> dict[str, str]:
     if not isinstance(value, dict) or (key and not value):
         return {key: to_json_text(cast(object, value))}
     found: dict[str, str] = {}
     for name, part in cast(dict[str, Any], value).items():
-        found |= _flatten_keys(part, f"{key}.{name}" if key else name)
+        found |= _flatten_to_dotted_keys(part, f"{key}.{name}" if key else name)
     return found

@@ -7,10 +7,22 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
-from interlock.cli.commands.work import RunParser, add_input_arguments, read_run_input, workflow_run_options
-from interlock.cli.parsing import Args, Parser, add_flag, choice_argument, declare_arguments, word_argument
+from interlock.cli.commands.work import (
+    RunParser,
+    add_workflow_run_arguments,
+    read_run_input,
+    workflow_run_options,
+)
+from interlock.cli.parsing import (
+    Args,
+    Parser,
+    add_flag,
+    argparse_argument,
+    choice_argument,
+    declare_arguments,
+)
 from interlock.cli.render.output import print_json, print_table, remark_paint, result_paint, to_one_line
-from interlock.engine.client import Client, state_home
+from interlock.engine.client import Client, resolve_state_directory
 from interlock.engine.client.fleet import Fleet, parse_schedule_option
 from interlock.state.errors import UserError
 
@@ -24,34 +36,34 @@ class _ScheduleParser(Parser):
         place = arguments.index("add") if "add" in arguments else 0
         if not arguments or arguments[place] != "add" or {"list", "remove"} & {*arguments[:place]}:
             return super().parse(arguments)
-        adds = _AddParser("schedule add")
+        adds = _ScheduleAddParser("schedule add")
         add_flag(adds, "--name NAME", "name of the schedule (default: a new id)", default="")
         add_flag(adds, "--timezone ZONE", "time zone of the cron line (default: UTC)", default="UTC")
         adds.add_argument("cron", metavar="CRON", help="minute hour day month weekday, in quotes; or @daily")
-        add_input_arguments(adds)
+        add_workflow_run_arguments(adds)
         made = adds.parse([*arguments[:place], *arguments[place + 1 :]])
         made.action = "add"
         return made
 
 
-class _AddParser(RunParser):
-    def add_flags_from_words(self, words: Sequence[str]) -> None:
+class _ScheduleAddParser(RunParser):
+    def add_dynamic_flags(self, words: Sequence[str]) -> None:
         """Look at the cron line first: without quotes, its second field would be the workflow."""
         first, _ = self.parse_known_intermixed_args(list(words))
         parse_schedule_option(first.name, first.cron, first.timezone)
-        super().add_flags_from_words(words)
+        super().add_dynamic_flags(words)
 
 
 @declare_arguments(
     choice_argument("action", "add", "list", "remove", nargs="?", default="list", help="default: list"),
-    word_argument("names", nargs="*", metavar="NAME", help="with remove: of schedules"),
+    argparse_argument("names", nargs="*", metavar="NAME", help="with remove: of schedules"),
     Parser.add_json_flag,
     parser_type=_ScheduleParser,
 )
 def schedule(args: Args) -> None:
     if args.action == "add":
         return _add_schedule(args)
-    fleet = Fleet(state_home())
+    fleet = Fleet(resolve_state_directory())
     if args.action == "remove":
         if not args.names:
             raise UserError("Which schedule? List them with: interlock schedule list")
@@ -59,7 +71,7 @@ def schedule(args: Args) -> None:
             fleet.remove_schedule(name)
             remark_paint().print_line(f"Removed schedule {name!r}. A run that it started goes on.")
         return None
-    found = fleet.schedules()
+    found = fleet.list_schedules()
     if args.json:
         return print_json(found)
     if not found:

@@ -9,7 +9,7 @@ from interlock.cli.render.output import (
     Paint,
     abbreviate_home,
     format_age,
-    format_amount,
+    format_compact_number,
     format_count,
     format_dollars,
     format_duration,
@@ -26,13 +26,13 @@ from interlock.engine.client import Agent, Call, Client, RunRow, root_node_path
 from interlock.engine.client.decision_lines import (
     DecisionRow,
     argument_change_line,
-    call_status,
-    deciders_line,
+    call_decisions_line,
+    call_status_text,
+    choice_verb_and_manner,
     decision_line,
-    describe_choice,
-    format_clock,
+    format_local_time,
 )
-from interlock.engine.client.requests import brief_arguments
+from interlock.engine.client.requests import summarize_arguments
 from interlock.state.errors import UserError
 from interlock.state.names import is_hidden_node
 from interlock.state.text import to_visible_json
@@ -50,14 +50,14 @@ def newest_call_lines(client: Client, run: str, paint: Paint) -> Iterator[str]:
         unknown = call.state == "intent" and not call.under_way
         mark = "✗" if call.failed else _MARKS.get(call.status or "", "?" if unknown else "·")
         took = f" · {format_duration(call.ms / 1000)}" if call.ms else ""
-        what = call.summary if call.state == "done" else call_status(call)
-        about = f"{call.tool} {shorten(brief_arguments(call.args), 60)} · {to_one_line(what, 80)}{took}"
+        what = call.summary if call.state == "done" else call_status_text(call)
+        about = f"{call.tool} {shorten(summarize_arguments(call.args), 60)} · {to_one_line(what, 80)}{took}"
         yield f"{'calls' if number_ == 0 else '':<8}{mark} {about}"
-        if who := deciders_line(call):
+        if who := call_decisions_line(call):
             yield paint(f"          {who}", "dim")
 
 
-def full_call_lines(client: Client, run: str, paint: Paint) -> Iterator[str]:
+def all_call_detail_lines(client: Client, run: str, paint: Paint) -> Iterator[str]:
     made = client.calls(run)
     if not made:
         waits = f" yet. To see what waits: interlock approvals {run}" if client.waiting_requests(run) else "."
@@ -66,16 +66,16 @@ def full_call_lines(client: Client, run: str, paint: Paint) -> Iterator[str]:
         yield from call_detail_lines(number_, call, paint)
 
 
-def call_detail_lines(number_: int, call: Call, paint: Paint) -> Iterator[str]:
-    yield f"{number_:>3}  {paint(call.tool, 'bold')} · {call_status(call)} · {to_one_line(call.summary, 100)}"
+def call_detail_lines(number: int, call: Call, paint: Paint) -> Iterator[str]:
+    yield f"{number:>3}  {paint(call.tool, 'bold')} · {call_status_text(call)} · {to_one_line(call.summary, 100)}"
     yield f"     arguments {to_visible_json(call.args)}"
     for decision in call.decided:
         yield from _decision_lines(decision, paint)
     if call.started:
-        yield f"     {format_clock(call.started)} started"
+        yield f"     {format_local_time(call.started)} started"
     if call.ended:
         took = f" after {format_duration(call.ms / 1000)}" if call.ms is not None else ""
-        yield f"     {format_clock(call.ended)} ended{took}"
+        yield f"     {format_local_time(call.ended)} ended{took}"
 
 
 def _decision_lines(decision: DecisionRow, paint: Paint) -> Iterator[str]:
@@ -83,7 +83,7 @@ def _decision_lines(decision: DecisionRow, paint: Paint) -> Iterator[str]:
     verdict = "no objection" if decision["by"] == "hook" else decision["decision"]
     nothing = f"{decision.get('who', decision['by'])}: {verdict}"
     said = decision_line(decision) or argument_change_line(decision) or nothing
-    yield f"     {format_clock(decision['at'])} {paint(said, 'bold')}{mode}"
+    yield f"     {format_local_time(decision['at'])} {paint(said, 'bold')}{mode}"
     if decision["by"] != "hook" and decision.get("reason"):
         yield f"              {to_one_line(decision['reason'])}"
     for part in decision.get("parts", ()):
@@ -120,7 +120,7 @@ def show(args: Args) -> int | None:
     client = Client.for_this_user()
     run = client.find_run(args.run)
     if args.verify:
-        return _report_damage(client, run.run, args.json)
+        return _report_integrity_check(client, run.run, args.json)
     if args.dropped:
         _show_dropped_messages(client, run.run, args.json)
     elif args.at is not None:
@@ -132,20 +132,22 @@ def show(args: Args) -> int | None:
     else:
         paint = result_paint()
         paint.print_lines(
-            full_call_lines(client, run.run, paint) if args.calls else run_summary_lines(client, run, paint)
+            all_call_detail_lines(client, run.run, paint)
+            if args.calls
+            else run_summary_lines(client, run, paint)
         )
 
 
 def _show_call(client: Client, run: str, name: str, as_json: bool) -> None:
     made = client.calls(run)
     call = client.find_call(run, name)
-    result = client.results(run).get(call.id, {})
+    result = client.results_by_call_id(run).get(call.id, {})
     if as_json:
         return print_json({**call._asdict(), "result": result})
     paint = result_paint()
     paint.print_lines(call_detail_lines(made.index(call) + 1, call, paint))
     for line in str(result.get("content", "")).splitlines():
-        paint.print_line(line, keeps_lines=True)
+        paint.print_line(line, keep_newlines=True)
 
 
 def _run_fields(client: Client, run: RunRow) -> dict[str, Any]:
@@ -153,7 +155,7 @@ def _run_fields(client: Client, run: RunRow) -> dict[str, Any]:
     return {
         **run._asdict(),
         "path": root_node_path(taken),
-        "stopped_in": client.stopped_in_nodes(run),
+        "stopped_in": client.interrupted_node_paths(run),
         "steps": [s._asdict() for s in taken],
         "reasons": [r._asdict() for r in client.route_reasons(run.run)],
         "calls": [c._asdict() for c in client.calls(run.run)],
@@ -184,15 +186,15 @@ def run_summary_lines(client: Client, run: RunRow, paint: Paint) -> Iterator[str
         yield paint(f"  {to_one_line(str(run.error.get('message', '')))}", "red")
     for part in (
         _output_lines(client, run, paint),
-        _label_first_line("left", _undelivered_lines(client, run)),
-        _path_lines(client, run, paint),
-        _reason_lines(client, run.run),
+        _label_first_line("left", _undelivered_file_lines(client, run)),
+        _node_path_lines(client, run, paint),
+        _route_reason_lines(client, run.run),
         _label_first_line("agents", _agent_lines(client, run.run, paint)),
         _plan_lines(client, run, paint),
         _label_first_line("tasks", _task_lines(client, run)),
         newest_call_lines(client, run.run, paint),
         _label_first_line(
-            "undone", (f"{format_clock(one.at)} {one.text}" for one in client.undone_changes(run.run))
+            "undone", (f"{format_local_time(one.at)} {one.text}" for one in client.undone_changes(run.run))
         ),
         _label_first_line("effects", _effect_lines(client, run.run, paint)),
         _label_first_line("tokens", _token_lines(client, run.run)),
@@ -220,7 +222,7 @@ def _undelivered_files(client: Client, run: RunRow) -> list[str]:
     return [*read_delivery(client.home, run.run).left_behind]
 
 
-def _undelivered_lines(client: Client, run: RunRow) -> Iterator[str]:
+def _undelivered_file_lines(client: Client, run: RunRow) -> Iterator[str]:
     if not run.queue or run.status != "done":
         return
     from interlock.engine.client.fleet import read_delivery, undelivered_files_line
@@ -234,11 +236,11 @@ def _label_first_line(label: str, lines: Iterable[str]) -> Iterator[str]:
         yield f"{'' if number_ else label:<8}{line}"
 
 
-def _path_lines(client: Client, run: RunRow, paint: Paint) -> Iterator[str]:
+def _node_path_lines(client: Client, run: RunRow, paint: Paint) -> Iterator[str]:
     taken = [s for s in client.steps(run.run) if not is_hidden_node(s.node)]
     if root := root_node_path(taken):
         yield f"path    {format_node_path(root)}"
-    if stopped := client.stopped_in_nodes(run):
+    if stopped := client.interrupted_node_paths(run):
         yield f"        stopped in {', '.join(stopped)}"
     times = Counter[str]()
     for step in taken:
@@ -251,7 +253,7 @@ def _path_lines(client: Client, run: RunRow, paint: Paint) -> Iterator[str]:
         yield paint(f"        longest: {slow}", "dim")
 
 
-def _reason_lines(client: Client, run: str) -> Iterator[str]:
+def _route_reason_lines(client: Client, run: str) -> Iterator[str]:
     """One line per reason; the label only where it changes."""
     shown = ""
     for found in client.route_reasons(run):
@@ -265,19 +267,19 @@ def _agent_lines(client: Client, run: str, paint: Paint) -> Iterator[str]:
     found = client.agents(run)
     for agent, branches in zip(found, _tree_prefixes(found), strict=True):
         name = agent.path.rpartition("/")[2]
-        facts = [format_count(agent.turns, "turn"), f"{format_amount(agent.tokens)} tokens"]
+        facts = [format_count(agent.turns, "turn"), f"{format_compact_number(agent.tokens)} tokens"]
         if agent.seconds is not None:
             facts.append(format_duration(agent.seconds))
         state = paint(agent.reason or agent.state, _ENDS.get(agent.reason, "red"))
         yield f"{branches} {name} · {state} · {' · '.join(facts)}"
 
 
-def _tree_prefixes(found: Sequence[Agent]) -> list[str]:
+def _tree_prefixes(agents: Sequence[Agent]) -> list[str]:
     """The tree lines that lead to each agent from its parents."""
     marks: list[str] = []
     going_on = set[int]()
     """Levels on which another agent with the same parent follows."""
-    for agent in reversed(found):
+    for agent in reversed(agents):
         lines = ["│ " if level in going_on else "  " for level in range(agent.depth)]
         marks.append("".join([*lines, "├─" if agent.depth in going_on else "└─"]))
         going_on = {level for level in going_on if level < agent.depth} | {agent.depth}
@@ -289,11 +291,11 @@ def _plan_lines(client: Client, run: RunRow, paint: Paint) -> Iterator[str]:
     carries_out = run.parent and run.workflow == "main"
     if run.workflow != "plan" and not carries_out and not (client.home / "plans" / run.run).is_dir():
         return
-    state = _read_plan_state(client, run.run)
+    state = _load_state_with_plan_phase(client, run.run)
     if not state.get("plan_file") and not state.get("plan_phase"):
         return
     following = state.get("main_run")
-    shown = (_read_plan_state(client, following) if following else {}) or state
+    shown = (_load_state_with_plan_phase(client, following) if following else {}) or state
     todo: Sequence[Mapping[str, Any]] = shown.get("plan_steps") or ()
     done = f"{sum(step['done'] for step in todo)} of {len(todo)} steps done"
     stands = done if state.get("approved_plan") else state.get("plan_phase", "")
@@ -316,7 +318,7 @@ def _task_lines(client: Client, run: RunRow) -> Iterator[str]:
         yield f"requested {task.run} · {task.status} · {to_one_line(task.title, 80)}"
 
 
-def _read_plan_state(client: Client, run: str) -> dict[str, Any]:
+def _load_state_with_plan_phase(client: Client, run: str) -> dict[str, Any]:
     """The run's state; empty for a run that was killed before its first checkpoint."""
     try:
         state = client.masked_state(run)
@@ -334,13 +336,13 @@ def _effect_lines(client: Client, run: str, paint: Paint) -> Iterator[str]:
         state = paint(effect.state, {"done": "green", "failed": "red"}.get(effect.state, "yellow"))
         took = f" in {format_duration(effect.ended - effect.started)}" if effect.ended else ""
         again = f", begun {effect.attempt} times" if effect.attempt > 1 else ""
-        yield f"{format_clock(effect.started)} {effect.name} in {effect.node} · {state}{took}{again}"
+        yield f"{format_local_time(effect.started)} {effect.name} in {effect.node} · {state}{took}{again}"
 
 
 def _token_lines(client: Client, run: str) -> Iterator[str]:
     for model, used in client.model_usage(run).items():
-        counts = f"{format_amount(used['input_tokens'])} in, {format_amount(used['output_tokens'])} out"
-        cached = f", {format_amount(used['cached'])} cached" if used["cached"] else ""
+        counts = f"{format_compact_number(used['input_tokens'])} in, {format_compact_number(used['output_tokens'])} out"
+        cached = f", {format_compact_number(used['cached'])} cached" if used["cached"] else ""
         cost = "" if used["usd"] is None else f" · {format_dollars(used['usd'])}"
         yield f"{model}: {counts}{cached} · {format_count(used['requests'], 'request')}{cost}"
 
@@ -349,7 +351,7 @@ def _answered_request_lines(client: Client, run: str) -> Iterator[str]:
     for item in client.answered_requests(run):
         words = item["text"] or item["feedback"] or ""
         who = f" by {item['by']}" if item["by"] else ""
-        word = "".join(describe_choice(item["kind"], item["choice"]))
+        word = "".join(choice_verb_and_manner(item["kind"], item["choice"]))
         line = f"{item['id']} {item['tool_name']}: {word}{who}, {format_age(item['at'])}"
         yield line + (f" “{to_one_line(words, 60)}”" if words else "")
 
@@ -396,13 +398,13 @@ def _show_message(message: "Message", limit: int | None) -> None:
     text = message.text.strip()
     cut_off = f" … ({len(text)} characters)" if limit and len(text) > limit else ""
     paint = result_paint()
-    paint.print_line(f"{message.role}: {text[:limit]}{cut_off}", keeps_lines=True)
+    paint.print_line(f"{message.role}: {text[:limit]}{cut_off}", keep_newlines=True)
     for call in message.tool_calls:
         paint.print_line(f"  calls {call.name} {to_one_line(str(call.args), 100)}")
 
 
-def _report_damage(client: Client, run: str, as_json: bool) -> int:
-    problems = client.find_damage(run)
+def _report_integrity_check(client: Client, run: str, as_json: bool) -> int:
+    problems = client.list_damaged_records(run)
     if as_json:
         print_json({"run": run, "problems": problems})
         return 1 if problems else 0

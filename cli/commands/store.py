@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING
 from interlock.cli.parsing import (
     Args,
     Parser,
+    argparse_argument,
     choice_argument,
     choice_parser,
     declare_arguments,
     flag_argument,
     number_parser,
-    parse_start_time,
-    word_argument,
+    parse_since_time,
 )
 from interlock.cli.render.output import (
     abbreviate_home,
     format_age,
-    format_amount,
+    format_compact_number,
     format_count,
     format_dollars,
     format_duration,
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 @declare_arguments(
     choice_argument("what", "prune", "copy", "migrate"),
-    word_argument("runs", nargs="*", metavar="RUN", default=[]),
+    argparse_argument("runs", nargs="*", metavar="RUN", default=[]),
     flag_argument("--dry-run", "with prune: list what would be deleted, and delete nothing"),
     flag_argument("--keep-days N", "with prune: in place of store.keepDays", type=number_parser(int, 1)),
     flag_argument("--max-gb GB", "with prune: in place of store.maxGb", type=number_parser(float, 0)),
@@ -92,14 +92,20 @@ def _prune_runs(args: Args) -> None:
             {"dry_run": args.dry_run, "runs": runs, "kept": plan.waiting, "before": plan.size, "after": left}
         )
     rows = [
-        (one.run, format_age(one.updated), f"{format_amount(one.size)}B", one.why, to_one_line(one.title))
+        (
+            one.run,
+            format_age(one.updated),
+            f"{format_compact_number(one.size)}B",
+            one.why,
+            to_one_line(one.title),
+        )
         for one in gone
     ]
     print_table(rows, ("run", "changed", "size", "why", "what") if rows else ())
     done, about = ("Would delete", "about ") if args.dry_run else ("Deleted", "")
     remark_paint().print_line(
         f"{done} {format_count(len(gone), 'run')}: "
-        f"{format_amount(plan.size)} bytes become {about}{format_amount(left)}."
+        f"{format_compact_number(plan.size)} bytes become {about}{format_compact_number(left)}."
     )
     if plan.waiting:
         names = ", ".join(plan.waiting[:5]) + (" …" if len(plan.waiting) > 5 else "")
@@ -121,7 +127,7 @@ _HEADER = ("runs", "turns", "tokens", "cached", "cost", "asked", "given", "refus
     Parser.add_json_flag,
 )
 def stats(args: Args) -> None:
-    found = Client.for_this_user().statistics(args.by, parse_start_time(args.since))
+    found = Client.for_this_user().statistics(args.by, parse_since_time(args.since))
     if args.json:
         return print_json([{args.by: key, **asdict(sums)} for key, sums in found.items()])
     if not found:
@@ -143,7 +149,7 @@ def stats(args: Args) -> None:
 def _statistics_cells(sums: "Sums", by: str) -> tuple[str, ...]:
     priced = sums.usd or not sums.unpriced
     cost = (format_dollars(sums.usd) + (" + ?" if sums.unpriced else "")) if priced else "—"
-    tokens = format_amount(sums.input_tokens + sums.output_tokens)
+    tokens = format_compact_number(sums.input_tokens + sums.output_tokens)
     cached = "—" if sums.cached_share is None else f"{sums.cached_share:.0%}"
     if by == "model":
         return str(sums.runs), str(sums.turns), tokens, cached, cost, *("",) * 5

@@ -6,9 +6,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from interlock.cli.commands.show import run_summary_lines
-from interlock.cli.flags import add_run_flags, run_options_from
+from interlock.cli.flags import add_run_flags, build_run_options
 from interlock.cli.inputs import ask_to_confirm
-from interlock.cli.parsing import Args, Parser, declare_arguments, flag_argument, number_parser, word_argument
+from interlock.cli.parsing import (
+    Args,
+    Parser,
+    argparse_argument,
+    declare_arguments,
+    flag_argument,
+    number_parser,
+)
 from interlock.cli.render.output import (
     CHANGE_COLOURS,
     abbreviate_home,
@@ -23,7 +30,7 @@ from interlock.services.process.stdout import redirect_stdout_to_stderr
 from interlock.state.errors import UserError
 
 if TYPE_CHECKING:
-    from interlock.engine.client import Forked, Replayed
+    from interlock.engine.client import Forked, ReplayResult
 
 _FILES_SHOWN = 40
 
@@ -84,7 +91,7 @@ def rewind(args: Args) -> int | None:
         paint.print_line("Nothing was changed.")
         return 1
     warn_about_unrestorable_files(client, run.run)
-    return _report_fork(rewound.forked(), args.json)
+    return _report_fork(rewound.restore_and_fork_at_step(), args.json)
 
 
 @declare_arguments(Parser.add_run_argument, Parser.add_call_flag, Parser.add_json_flag)
@@ -127,7 +134,7 @@ def replay(args: Args) -> int | None:
 def _confirm_live_replay(args: Args) -> bool:
     """Show what a live replay runs; whether the person agrees. Raises `UserError` if there is nobody to ask."""
     paint = remark_paint()
-    nodes = Client.for_this_user().list_live_nodes(args.run, args.until)
+    nodes = Client.for_this_user().list_live_replay_nodes(args.run, args.until)
     paint.print_line("These nodes run again, with all that they do outside the graph:")
     paint.print_lines(f"  {node}{f' ×{count}' if count > 1 else ''}" for node, count in nodes)
     paint.print_line("Answers of people and results of effect(…) come from the record.")
@@ -151,7 +158,7 @@ def _replay_offline(args: Args) -> int:
     return 1 if found.divergence else 0
 
 
-def _show_replay(found: "Replayed") -> None:
+def _show_replay(found: "ReplayResult") -> None:
     paint = result_paint()
     differs = found.divergence["step"] if found.divergence else None
     for point in found.points:
@@ -169,10 +176,10 @@ def _replay_with_model(args: Args) -> int:
     from interlock.cli.render.text_view import TextView
 
     view = None if args.json else TextView()
-    found = Client.for_this_user().replay_with_model(args.run, args.model, args.until, [view] if view else ())
+    found = Client.for_this_user().fork_with_model(args.run, args.model, args.until, [view] if view else ())
     outcome, fork = found.outcome, found.fork
     if view is None:
-        ended = {"status": outcome.status, "output": outcome.shown, "error": outcome.error}
+        ended = {"status": outcome.status, "output": outcome.display_output, "error": outcome.error}
         result = {**vars(fork), "divergence": found.divergence, "paths": found.paths._asdict(), **ended}
         print_json({**result, "pending_approvals": outcome.pending})
         return outcome.exit_code
@@ -190,18 +197,18 @@ def _replay_with_model(args: Args) -> int:
     return outcome.exit_code
 
 
-def _divergence_lines(run: str, found: Mapping[str, Any]) -> list[str]:
-    error: Mapping[str, str] = found.get("error") or {}
+def _divergence_lines(run: str, divergence: Mapping[str, Any]) -> list[str]:
+    error: Mapping[str, str] = divergence.get("error") or {}
     if error.get("type") in ("changed", "record"):
         return [
-            f"The replay stops before step {found['step']}: {error['message']}",
+            f"The replay stops before step {divergence['step']}: {error['message']}",
             f"To run the nodes again, with all their effects: interlock replay {run} --live",
         ]
-    was, now = (", ".join(map(str, found[side])) or "nothing" for side in ("recorded", "replayed"))
-    lines = [f"Step {found['step']} differs: recorded {was}, replayed {now}."]
-    if found.get("keys"):
-        lines.append(f"  changed in the state: {', '.join(map(str, found['keys']))}")
-    lines += [f"  changed request: {line}" for line in found.get("requests", ())]
+    was, now = (", ".join(map(str, divergence[side])) or "nothing" for side in ("recorded", "replayed"))
+    lines = [f"Step {divergence['step']} differs: recorded {was}, replayed {now}."]
+    if divergence.get("keys"):
+        lines.append(f"  changed in the state: {', '.join(map(str, divergence['keys']))}")
+    lines += [f"  changed request: {line}" for line in divergence.get("requests", ())]
     if error:
         lines.append(f"  the replay ended with: {error['message']}")
     return lines
@@ -213,20 +220,20 @@ def _compared_path_lines(paths: Any) -> Iterator[str]:
 
 
 @declare_arguments(
-    word_argument(
+    argparse_argument(
         "workflow",
         nargs="?",
         default="",
         metavar="WORKFLOW",
         help="the thread's graph: FILE.py:graph or a name (default: the only one of langgraph.json)",
     ),
-    word_argument("thread", metavar="THREAD", help="the thread's id"),
+    argparse_argument("thread", metavar="THREAD", help="the thread's id"),
     flag_argument("--from URL", "database file, or postgresql://…", dest="source", required=True),
     Parser.add_json_flag,
     partial(add_run_flags, for_server=True),
 )
 def import_(args: Args) -> None:
-    client, options = Client.for_this_user(), run_options_from(args)
+    client, options = Client.for_this_user(), build_run_options(args)
     run = client.find_run(client.adopt_thread(args.workflow, args.source, args.thread, options))
     if args.json:
         return print_json({"run": run.run, "status": run.status, "step": run.step})

@@ -5,7 +5,11 @@ import sys
 
 from interlock.cli.parsing import Args, Parser, declare_arguments, flag_argument, parse_duration_argument
 from interlock.cli.render.output import print_json, result_paint
-from interlock.cli.warm.warm_control import check_warm_start, configured_lifetime_s, start_warm_process
+from interlock.cli.warm.warm_control import (
+    check_or_stop_warm_process,
+    configured_lifetime_s,
+    start_warm_process,
+)
 from interlock.state.errors import SetupError, UserError
 
 _UNUSED_S = 900.0
@@ -23,7 +27,7 @@ _UNUSED_S = 900.0
 def warm(args: Args) -> int | None:
     if not sys.platform.startswith("linux"):
         raise UserError("Warm starts need Linux. Commands start cold here.")
-    pid, why = check_warm_start(stop=args.stop)
+    pid, why = check_or_stop_warm_process(stop=args.stop)
     if args.stop:
         text = f"The warm process {pid} has ended." if pid else "There was no warm process."
     else:
@@ -34,7 +38,7 @@ def warm(args: Args) -> int | None:
                 said = starter.stdout.readline().decode().strip() if starter.stdout else ""
             if said != "ready":
                 raise SetupError(f"The warm process didn't start: {said or 'it ended'}.")
-            pid, why = check_warm_start()
+            pid, why = check_or_stop_warm_process()
         text = f"Commands start warm from here (process {pid})."
         text = f"Commands start cold from here: {why}." if why else text
     if args.json:

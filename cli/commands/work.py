@@ -19,7 +19,7 @@ from interlock.cli.driving import (
     run_batch,
     start_run,
 )
-from interlock.cli.flags import add_run_flags, options_for_folder, run_options_from
+from interlock.cli.flags import add_run_flags, build_folder_options, build_run_options
 from interlock.cli.inputs import (
     STDIN,
     parse_json,
@@ -33,11 +33,11 @@ from interlock.cli.parsing import (
     Args,
     Parser,
     add_flag,
+    argparse_argument,
     choice_parser,
     declare_arguments,
     flag_argument,
     number_parser,
-    word_argument,
 )
 from interlock.engine.client import ENDED, PIPELINES, Client, Decision, Options
 from interlock.services.process.stdout import redirect_stdout_to_stderr
@@ -50,8 +50,8 @@ if TYPE_CHECKING:
 
 
 @declare_arguments(
-    word_argument("words", nargs="*", metavar="PROMPT", help="task or question"),
-    word_argument(
+    argparse_argument("words", nargs="*", metavar="PROMPT", help="task or question"),
+    argparse_argument(
         "-p", "--prompt", "--print", nargs="?", const="", help="run PROMPT without a session; -: read stdin"
     ),
     flag_argument("-i --prompt-interactive PROMPT", "open a session with a first prompt", dest="first"),
@@ -64,10 +64,14 @@ def prompt(args: Args) -> int | None:
     if args.latest and args.resume:
         raise UserError("-c resumes the latest conversation, -r the run you name. Give only one of them.")
     words = " ".join(filter(None, [args.prompt, args.first, *args.words]))
-    options = run_options_from(args, is_resumed=bool(args.latest or args.resume))
+    options = build_run_options(args, is_resumed=bool(args.latest or args.resume))
     found, client = None, Client(options)
     if args.latest or args.resume:
-        found = client.run_to_continue(prompted=bool(words)) if args.latest else client.find_run(args.resume)
+        found = (
+            client.find_run_to_continue(has_prompt=bool(words))
+            if args.latest
+            else client.find_run(args.resume)
+        )
     if args.screen_reader:
         os.environ[SCREEN_READER] = "1"
     if _should_open_session(args):
@@ -79,7 +83,7 @@ def prompt(args: Args) -> int | None:
             from interlock.engine.client import first_model
 
             if not found and first_model.needs_first_model(options):
-                model_setup.set_up_model(options)
+                model_setup.ask_for_and_store_model(options)
             if is_plain_terminal():
                 from interlock.cli.session.line_session import run_line_session as session
             else:
@@ -89,7 +93,7 @@ def prompt(args: Args) -> int | None:
     if found:
         follow_up = read_follow_up_prompt(words, found.status in ENDED)
         if follow_up and args.latest:
-            found = client.run_to_continue(prompted=True)  # the piped text is a prompt, too
+            found = client.find_run_to_continue(has_prompt=True)  # the piped text is a prompt, too
         return resume_run(found.run, (), follow_up, options, make_view(args, found.title))
     prompt = read_prompt(words)
     return start_run("main", {"prompt": prompt}, options, make_view(args, prompt))
@@ -114,9 +118,9 @@ class RunParser(Parser):
     workflow: "Pipeline"
     own: tuple[str, ...] = ()
 
-    def add_flags_from_words(self, words: Sequence[str]) -> None:
+    def add_dynamic_flags(self, words: Sequence[str]) -> None:
         first, _ = self.parse_known_intermixed_args(list(words))
-        self.workflow = Client(options_for_folder(first)).load_workflow(first.workflow)
+        self.workflow = Client(build_folder_options(first)).load_workflow(first.workflow)
         self.own = tuple(add_input_flags(self, self.workflow))
 
     def parse(self, arguments: Sequence[str]) -> Args:
@@ -124,12 +128,12 @@ class RunParser(Parser):
         end = arguments.index("--") if "--" in arguments else len(arguments)
         words = [w for w in arguments[:end] if w not in ("-h", "--help")]
         if len(words) == end:
-            self.add_flags_from_words(arguments)
-        elif (expected := self.expected_argument(words)[0]) is None or expected.dest not in (
+            self.add_dynamic_flags(arguments)
+        elif (expected := self.find_next_argument(words)[0]) is None or expected.dest not in (
             "cron",
             "workflow",
         ):
-            self.add_flags_from_words(words)
+            self.add_dynamic_flags(words)
             show_workflow_in_help(self, self.workflow, self.own)
         args = super().parse(arguments)
         args.typed, args.workflow = args.workflow, self.workflow
@@ -137,7 +141,7 @@ class RunParser(Parser):
         return args
 
 
-def add_input_arguments(parser: Parser) -> None:
+def add_workflow_run_arguments(parser: Parser) -> None:
     """Add a workflow, its input, and the flags of a run."""
     parser.add_argument("workflow", metavar="WORKFLOW", help="see: interlock workflows")
     parser.add_argument("words", nargs="*", default=[], metavar="PROMPT", help="task or question")
@@ -158,10 +162,10 @@ def workflow_run_options(args: Args) -> Options:
         if args.context
         else None
     )
-    return replace(run_options_from(args), context=context, guard=args.guard)
+    return replace(build_run_options(args), context=context, guard=args.guard)
 
 
-@declare_arguments(add_input_arguments, parser_type=RunParser)
+@declare_arguments(add_workflow_run_arguments, parser_type=RunParser)
 def run(args: Args) -> int:
     workflow: Pipeline = args.workflow
     options, inputs = workflow_run_options(args), args.own
@@ -200,13 +204,13 @@ def _read_typed_input(args: Args, workflow: "Pipeline") -> dict[str, Any]:
     if args.input:
         return inputs
     needed = workflow.input.model_fields[field].is_required()
-    words = words if words or needed else read_piped_text(is_expected=False)
+    words = words if words or needed else read_piped_text(should_wait=False)
     return {field: read_prompt(words, how)} if words or needed else {}
 
 
 def _parse_input(workflow: "Pipeline", text: str, label: str) -> dict[str, Any]:
     """An input's JSON: an object, or any value for a graph whose input has no fields."""
-    if not workflow.takes_any_value:
+    if not workflow.accepts_any_input:
         return parse_json_object(text, label)
     value = parse_json(text, label)
     is_wrapped = isinstance(value, dict) and value.keys() == {"input"}
@@ -223,20 +227,20 @@ def _parse_input(workflow: "Pipeline", text: str, label: str) -> dict[str, Any]:
 )
 def resume(args: Args) -> int | None:
     options = replace(
-        run_options_from(args, is_resumed=True), new_rules=args.new_rules, compress=args.compress
+        build_run_options(args, is_resumed=True), new_rules=args.new_rules, compress=args.compress
     )
     client = Client(options)
     run = client.find_run(args.run)
     prompt = read_follow_up_prompt(args.prompt, run.status in ENDED, bool(args.decisions) or args.compress)
-    decisions = _read_decisions(args, client, run.run) if args.decisions else []
+    decisions = _build_requested_decisions(args, client, run.run) if args.decisions else []
     view = make_view(args, run.title, [d.approval for d in decisions])
     return resume_run(run.run, decisions, prompt, options, view)
 
 
-def _read_decisions(args: Args, client: Client, run: str) -> list[Decision]:
+def _build_requested_decisions(args: Args, client: Client, run: str) -> list[Decision]:
     waiting = [request.fields for request in client.waiting_requests(run)]
-    why = "" if waiting else client.why_nothing_waits(run)
-    return build_decisions(args.decisions, waiting, client.past_requests(run), why)
+    why = "" if waiting else client.explain_no_waiting_request(run)
+    return build_decisions(args.decisions, waiting, client.describe_past_requests(run), why)
 
 
 class _InitParser(Parser):
@@ -246,7 +250,7 @@ class _InitParser(Parser):
 
 
 @declare_arguments(
-    word_argument("words", nargs="*", metavar="HINT", help="what to explore or mention"),
+    argparse_argument("words", nargs="*", metavar="HINT", help="what to explore or mention"),
     flag_argument("--file NAME", "file from `context.fileName`; default: the existing one, else the first"),
     add_run_flags,
     parser_type=_InitParser,

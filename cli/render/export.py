@@ -12,7 +12,7 @@ from textwrap import wrap
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from interlock.cli.render.output import (
-    format_amount,
+    format_compact_number,
     format_count,
     format_duration,
     format_node_path,
@@ -23,17 +23,17 @@ from interlock.cli.render.output import (
 from interlock.cli.render.word_diff import SIGNS, DiffLine, parse_diff
 from interlock.engine.client import Call, Client, Options, RunRow
 from interlock.engine.client.decision_lines import (
-    call_status,
-    deciders_line,
-    describe_choice,
-    format_clock,
+    call_decisions_line,
+    call_status_text,
+    choice_verb_and_manner,
+    format_local_time,
 )
-from interlock.engine.client.requests import brief_arguments, request_headline
+from interlock.engine.client.requests import request_headline, summarize_arguments
 from interlock.state.context import UNDONE
-from interlock.state.entry_points import has_part
+from interlock.state.entry_points import is_part_installed
 from interlock.state.errors import InterlockError
 from interlock.state.names import RAISED
-from interlock.state.text import escape_controls, make_visible, to_json_text, to_visible_json
+from interlock.state.text import make_visible, sanitize_for_terminal, to_json_text, to_visible_json
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
@@ -57,12 +57,12 @@ def draw_graph(
 
     if isinstance(workflow, str) and workflow in CHARTS:
         life = Client.for_this_user().read_lifecycle(run.run, workflow, call) if run else None
-        return render_diagram(workflow, image_format, depth, life=life)
-    path = Client.for_this_user().read_graph_path(run.run, _open_request_lines(run.run)) if run else None
-    return render_diagram(workflow, image_format, depth, path, show=node_groups or GROUPS)
+        return render_diagram(workflow, image_format, depth, lifecycle=life)
+    path = Client.for_this_user().read_graph_path(run.run, _diagram_request_lines(run.run)) if run else None
+    return render_diagram(workflow, image_format, depth, path, groups=node_groups or GROUPS)
 
 
-def _open_request_lines(run: str) -> list[str]:
+def _diagram_request_lines(run: str) -> list[str]:
     """What a run waits for and since when, why each thing is asked, and how to decide."""
     requests = Client.for_this_user().waiting_requests(run)
     lines: list[str] = []
@@ -91,17 +91,17 @@ def export_run(run: RunRow, export_format: str) -> str:
         return to_visible_json(record, 2) + "\n"
     options = Options(home=Client.for_this_user().home, workspace=Path(run.workspace), env=dict(os.environ))
     try:
-        workflow = Client(options).load_workflow(run.workflow, with_own_nodes=True)
+        workflow = Client(options).load_workflow(run.workflow, with_user_processors=True)
     except InterlockError:  # the folder is gone, or its settings are wrong now: our workflow of that name
         workflow = run.workflow
     # Without the folder that draws, everything else of the run is exported.
-    can_draw = has_part("diagrams")
+    can_draw = is_part_installed("diagrams")
     drawn = draw_graph(workflow, "svg" if export_format == "html" else "mermaid", 1, run) if can_draw else ""
     text = drawn.decode() if isinstance(drawn, bytes) else drawn
     return render_html_page(record, text) if export_format == "html" else render_markdown_report(record, text)
 
 
-class Part(NamedTuple):
+class ReportPart(NamedTuple):
     """One part of a run's description; its texts are a model's or a file's, so each medium escapes them."""
 
     kind: Literal[
@@ -121,7 +121,7 @@ class Part(NamedTuple):
     text: str = ""
     rows: Sequence[Sequence[str]] = ()
     """Of a table, its header first."""
-    inside: "Sequence[Part]" = ()
+    inside: "Sequence[ReportPart]" = ()
     """What the page folds away; the report has the lines of it."""
 
 
@@ -141,43 +141,49 @@ def render_html_page(record: Record, svg: str) -> str:
 
 def render_markdown_report(record: Record, mermaid: str) -> str:
     """Return the run as Markdown. `mermaid`: its diagram; empty: none."""
-    return escape_controls(
+    return sanitize_for_terminal(
         "\n".join(line for part in _run_parts(record) for line in _part_to_markdown(part, mermaid)) + "\n"
     )
 
 
-def _run_parts(record: Record) -> Iterator[Part]:
-    yield Part("title", shorten(record["title"], 200))
-    yield Part("soft", " · ".join(_run_facts(record)))
-    yield Part("soft", record["workspace"])
+def _run_parts(record: Record) -> Iterator[ReportPart]:
+    yield ReportPart("title", shorten(record["title"], 200))
+    yield ReportPart("soft", " · ".join(_run_facts(record)))
+    yield ReportPart("soft", record["workspace"])
     if record["error"]:
-        yield Part("bad", str(record["error"].get("message", "")))
+        yield ReportPart("bad", str(record["error"].get("message", "")))
     if record["pending_approvals"]:
-        yield Part("heading", "Waits for a decision")
+        yield ReportPart("heading", "Waits for a decision")
     for request in record["pending_approvals"]:
-        yield Part("line", f"{request['tool_name']}: {request['reason']}")
-        yield Part("block", request["preview"])
+        yield ReportPart("line", f"{request['tool_name']}: {request['reason']}")
+        yield ReportPart("block", request["preview"])
     yield from _conversation_parts(record)
     if record["state"]:
-        yield from (Part("heading", "State"), Part("block", to_json_text(record["state"], 2)))
+        yield from (ReportPart("heading", "State"), ReportPart("block", to_json_text(record["state"], 2)))
     if record["diff"]:
-        yield from (Part("heading", "Files"), Part("block", record["diff"]))
+        yield from (ReportPart("heading", "Files"), ReportPart("block", record["diff"]))
     yield from _table_parts(
         "Decisions of people", ("when", "who", "what", "decision"), map(_decision_row, record["answered"])
     )
-    yield from (Part("heading", "Path"), Part("diagram"), Part("soft", format_node_path(record["path"])))
+    yield from (
+        ReportPart("heading", "Path"),
+        ReportPart("diagram"),
+        ReportPart("soft", format_node_path(record["path"])),
+    )
     yield from _table_parts("Timeline", ("at", "step", "node", "took", "went"), _step_rows(record))
     used = _table_parts(
         "Tokens and cost", ("model", "requests", "in", "out", "cost"), _usage_rows(record["models"])
     )
     if tokens := [*used]:
-        yield from (*tokens, Part("line", f"In all: {_format_cost(record['usd'])}"))
+        yield from (*tokens, ReportPart("line", f"In all: {_format_cost(record['usd'])}"))
     if given := [message for message in record["messages"] if _is_context_message(message)]:
-        yield Part("heading", "What the model was given")
+        yield ReportPart("heading", "What the model was given")
     for message in given:
         about = message.get("name") or message.get("origin") or ""
-        yield Part(
-            "folded", f"{message['role']} {about}", inside=(Part("block", _message_text(message).strip()),)
+        yield ReportPart(
+            "folded",
+            f"{message['role']} {about}",
+            inside=(ReportPart("block", _message_text(message).strip()),),
         )
 
 
@@ -197,59 +203,62 @@ def _message_text(message: Record) -> str:
 
 def _is_context_message(message: Record) -> bool:
     return message["role"] == "system" or (
-        message.get("origin") == "context" and not _taken_back_text(message)
+        message.get("origin") == "context" and not _undo_notice_text(message)
     )
 
 
-def _taken_back_text(message: Record) -> str:
+def _undo_notice_text(message: Record) -> str:
     """What a person took back, if the message tells the model that."""
     content: str | Sequence[Record] = message.get("content", "")
     parts = () if isinstance(content, str) else content
     return "".join(str(part.get("text", "")) for part in parts if part.get("section") == UNDONE)
 
 
-def _conversation_parts(record: Record) -> Iterator[Part]:
+def _conversation_parts(record: Record) -> Iterator[ReportPart]:
     """What was said, each call with its result where it was made; calls of compressed messages come first."""
     calls = {call.id: (number, call, entry) for number, (call, entry) in enumerate(_read_calls(record), 1)}
     results = {m.get("tool_call_id"): _message_text(m) for m in record["messages"] if m["role"] == "tool"}
     asked = {call["id"] for message in record["messages"] for call in message.get("tool_calls", ())}
     if calls or record["messages"] or not record["state"]:
-        yield Part("heading", "Conversation")
+        yield ReportPart("heading", "Conversation")
     yield from (_call_part(*made, "") for name, made in calls.items() if name not in asked)
     said = ""
     for message in record["messages"]:
         if message["role"] == "tool" or _is_context_message(message):
             continue
-        if text := _taken_back_text(message):
-            yield from (Part("soft", line) for line in text.splitlines())
+        if text := _undo_notice_text(message):
+            yield from (ReportPart("soft", line) for line in text.splitlines())
             continue
         if message["role"] != said:
-            yield Part("who", said := message["role"])
-        yield Part("asked" if said == "user" else "text", _message_text(message).strip())
+            yield ReportPart("who", said := message["role"])
+        yield ReportPart("asked" if said == "user" else "text", _message_text(message).strip())
         for call in message.get("tool_calls", ()):
             if made := calls.get(call["id"]):
                 yield _call_part(*made, results.get(call["id"], ""))
             else:
-                yield Part("soft", f"calls {call['name']} {brief_arguments(call.get('args', {}))}")
-    yield from (Part("soft", one["text"]) for one in record["undone"] if not one["told"])
+                yield ReportPart("soft", f"calls {call['name']} {summarize_arguments(call.get('args', {}))}")
+    yield from (ReportPart("soft", one["text"]) for one in record["undone"] if not one["told"])
 
 
 def _read_calls(record: Record) -> Iterator[tuple[Call, Record]]:
     return ((Call(**{name: entry[name] for name in Call._fields}), entry) for entry in record["calls"])
 
 
-def _call_part(number: int, call: Call, entry: Record, output: str) -> Part:
-    started = f"{format_clock(call.started)}: started" if call.started else ""
-    lines = (Part("soft", line) for line in (deciders_line(call), started, call.summary) if line)
-    blocks = (Part("block", to_visible_json(call.args, 2)), Part("block", entry["diff"] or output))
-    about = f"{number}. {call.tool} {brief_arguments(call.args)} · {call_status(call)}"
-    return Part("folded", about, inside=(*lines, *blocks))
+def _call_part(number: int, call: Call, entry: Record, output: str) -> ReportPart:
+    started = f"{format_local_time(call.started)}: started" if call.started else ""
+    lines = (ReportPart("soft", line) for line in (call_decisions_line(call), started, call.summary) if line)
+    blocks = (
+        ReportPart("block", to_visible_json(call.args, 2)),
+        ReportPart("block", entry["diff"] or output),
+    )
+    about = f"{number}. {call.tool} {summarize_arguments(call.args)} · {call_status_text(call)}"
+    return ReportPart("folded", about, inside=(*lines, *blocks))
 
 
 def _decision_row(item: Record) -> tuple[str, ...]:
-    decision = "".join(describe_choice(item["kind"], item["choice"]))
+    decision = "".join(choice_verb_and_manner(item["kind"], item["choice"]))
     words = f"{decision} {item['text'] or item['feedback'] or ''}"
-    return format_clock(item["at"]), item["by"], item["tool_name"], words
+    return format_local_time(item["at"]), item["by"], item["tool_name"], words
 
 
 def _step_rows(record: Record) -> Iterator[tuple[str, ...]]:
@@ -257,28 +266,30 @@ def _step_rows(record: Record) -> Iterator[tuple[str, ...]]:
         if s["depth"] == 0:
             took = format_duration(s["ms"] / 1000)
             went = f"{s['route']}: {s['reason']}" if s["route"] == RAISED else s["route"] or ""
-            yield format_clock(s["started"]), str(s["step"]), s["node"], took, went
+            yield format_local_time(s["started"]), str(s["step"]), s["node"], took, went
 
 
 def _usage_rows(models: Mapping[str, Record]) -> Iterator[tuple[str, ...]]:
     for name, n in models.items():
-        tokens = format_amount(n["input_tokens"]), format_amount(n["output_tokens"])
+        tokens = format_compact_number(n["input_tokens"]), format_compact_number(n["output_tokens"])
         yield name, str(n["requests"]), *tokens, _format_cost(n["usd"])
 
 
-def _table_parts(title: str, header: tuple[str, ...], found: Iterable[tuple[str, ...]]) -> Iterator[Part]:
+def _table_parts(
+    title: str, header: tuple[str, ...], table_rows: Iterable[tuple[str, ...]]
+) -> Iterator[ReportPart]:
     """Nothing where there are no rows."""
-    if rows := [*found]:
-        yield from (Part("heading", title), Part("table", rows=(header, *rows)))
+    if rows := [*table_rows]:
+        yield from (ReportPart("heading", title), ReportPart("table", rows=(header, *rows)))
 
 
 def _format_cost(usd: float | None) -> str:
     return "— (no price known; set models.NAME.price)" if usd is None else f"${usd:.4f}"
 
 
-def usage_lines(models: Mapping[str, Record]) -> Iterator[str]:
+def model_usage_lines(models: Mapping[str, Record]) -> Iterator[str]:
     for name, used in models.items():
-        tokens = f"{format_amount(used['input_tokens'])} in, {format_amount(used['output_tokens'])} out"
+        tokens = f"{format_compact_number(used['input_tokens'])} in, {format_compact_number(used['output_tokens'])} out"
         yield f"{name}: {format_count(used['requests'], 'request')}, {tokens}, {_format_cost(used['usd'])}"
 
 
@@ -292,7 +303,7 @@ _TAGS = {
 }
 
 
-def _part_to_html(part: Part, svg: str) -> str:
+def _part_to_html(part: ReportPart, svg: str) -> str:
     match part.kind:
         case "diagram":
             return f'<div class="diagram" id="diagram">{svg}</div>' if svg else ""
@@ -304,14 +315,14 @@ def _part_to_html(part: Part, svg: str) -> str:
             return _diff_to_html(part.text)
         case "table":
             header, *rows = part.rows
-            cells = ("".join(f"<td>{_escape_name(cell)}</td>" for cell in row) for row in rows)
-            lines = ("".join(f"<th>{_escape_name(cell)}</th>" for cell in header), *cells)
+            cells = ("".join(f"<td>{_escape_one_line(cell)}</td>" for cell in row) for row in rows)
+            lines = ("".join(f"<th>{_escape_one_line(cell)}</th>" for cell in header), *cells)
             return f"<table>{''.join(f'<tr>{line}</tr>' for line in lines)}</table>"
         case "folded":
             inside = "\n".join(_part_to_html(one, svg) for one in part.inside)
-            return f"<details><summary>{_escape_name(part.text)}</summary>{inside}</details>"
+            return f"<details><summary>{_escape_one_line(part.text)}</summary>{inside}</details>"
         case _:
-            return _TAGS[part.kind].format(_escape_name(part.text))
+            return _TAGS[part.kind].format(_escape_one_line(part.text))
 
 
 def _diff_to_html(text: str) -> str:
@@ -338,12 +349,12 @@ _LINE = re.compile(r"[\r\n]")
 
 def _escape_text(text: str) -> str:
     """What a model or a file says, escaped to plain text."""
-    return escape(escape_controls(text) if _LINE.search(text) else make_visible(text))
+    return escape(sanitize_for_terminal(text) if _LINE.search(text) else make_visible(text))
 
 
 def _markdown_to_html(text: str) -> str:
     """A model's Markdown. HTML, links and pictures stay as they are written."""
-    return _markdown_parser().render(escape_controls(text))
+    return _markdown_parser().render(sanitize_for_terminal(text))
 
 
 @cache
@@ -354,7 +365,7 @@ def _markdown_parser() -> "MarkdownIt":
     return read.disable(["link", "image", "autolink", "reference", "entity"])
 
 
-def _escape_name(text: str) -> str:
+def _escape_one_line(text: str) -> str:
     """What a model or a file names, escaped to plain text on one line."""
     return escape(to_one_line(text))
 
@@ -362,7 +373,7 @@ def _escape_name(text: str) -> str:
 _MARKS = {"title": "# {}", "heading": "\n## {}\n", "bad": "\n**{}**\n", "who": "\n**{}**\n"}
 
 
-def _part_to_markdown(part: Part, mermaid: str) -> Iterator[str]:
+def _part_to_markdown(part: ReportPart, mermaid: str) -> Iterator[str]:
     match part.kind:
         case "diagram":
             if mermaid:

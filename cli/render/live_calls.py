@@ -33,19 +33,19 @@ class RunningCall:
         """Add a piece of output; returns new lines that belong to the first ones."""
         *lines, self.partial = (self.partial + text).split("\n")
         self.partial = self.partial[-_PARTIAL:]
-        return self._count_lines(lines)
+        return self._keep_head_and_tail(lines)
 
     def end_output(self) -> list[str]:
         """Count an unterminated last line; returns it if it belongs to the first ones."""
         line, self.partial = self.partial, ""
-        return self._count_lines([line] if line.strip() else [])
+        return self._keep_head_and_tail([line] if line.strip() else [])
 
     @property
-    def left_out(self) -> int:
+    def hidden_line_count(self) -> int:
         """Lines between the first and the last ones."""
         return self.lines - len(self.head) - len(self.tail)
 
-    def _count_lines(self, lines: list[str]) -> list[str]:
+    def _keep_head_and_tail(self, lines: list[str]) -> list[str]:
         self.lines += len(lines)
         shown = lines[: self.kept_first - len(self.head)]
         self.head += shown

@@ -9,15 +9,15 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
-from interlock.services.process.stdout import own_stdout
+from interlock.services.process.stdout import original_stdout
 from interlock.state.clock import unix_time
 from interlock.state.text import abbreviate_home as abbreviate_home
-from interlock.state.text import escape_controls, make_visible, to_visible_json
-from interlock.state.text import format_amount as format_amount
+from interlock.state.text import format_compact_number as format_compact_number
 from interlock.state.text import format_count as format_count
 from interlock.state.text import format_diff_stat as format_diff_stat
 from interlock.state.text import format_duration as format_duration
 from interlock.state.text import is_diff as is_diff
+from interlock.state.text import make_visible, sanitize_for_terminal, to_visible_json
 from interlock.state.text import shorten as shorten
 from interlock.state.text import to_one_line as to_one_line
 
@@ -55,7 +55,7 @@ def result_paint() -> "Paint":
 
 def _result_stream() -> TextIO:
     page = _page.get()
-    return page[0] if page else own_stdout()
+    return page[0] if page else original_stdout()
 
 
 def remark_paint() -> "Paint":
@@ -84,21 +84,22 @@ class Paint:
             return text
         return f"\x1b[{';'.join(_CODES[s] for s in styles)}m{text}\x1b[0m"
 
-    def print_line(self, line: str = "", *, keeps_lines: bool = False) -> None:
+    def print_line(self, line: str = "", *, keep_newlines: bool = False) -> None:
         """Write one line; control characters are escaped, except our own colours.
 
-        `keeps_lines`: the text has several lines, and only harmful characters are escaped.
+        `keep_newlines`: the text has several lines, and only harmful characters are escaped.
         """
         parts = _OURS.split(line) if self.has_colours else [line]
         shown = [
-            escape_controls(p) if keeps_lines else make_visible(p).replace("\n", "\\n") for p in parts[::2]
+            sanitize_for_terminal(p) if keep_newlines else make_visible(p).replace("\n", "\\n")
+            for p in parts[::2]
         ]
         colours = [*parts[1::2], ""]
         self._stream.write("".join(t + c for t, c in zip(shown, colours, strict=True)) + "\n")
 
-    def print_lines(self, lines: Iterable[str], *, keeps_lines: bool = False) -> None:
+    def print_lines(self, lines: Iterable[str], *, keep_newlines: bool = False) -> None:
         for line in lines:
-            self.print_line(line, keeps_lines=keeps_lines)
+            self.print_line(line, keep_newlines=keep_newlines)
 
     @property
     def width(self) -> int:
@@ -108,12 +109,12 @@ class Paint:
 
 def strip_terminal_codes(output: str) -> str:
     """A line of a program's output without colours; if it overwrites itself, its last state."""
-    return escape_controls(_SEQUENCE.sub("", output).rstrip("\r").rpartition("\r")[2])
+    return sanitize_for_terminal(_SEQUENCE.sub("", output).rstrip("\r").rpartition("\r")[2])
 
 
-def format_age(then: float) -> str:
-    """How long ago; `then` is Unix time."""
-    seconds = max(unix_time() - then, 0)
+def format_age(timestamp: float) -> str:
+    """How long ago; `timestamp` is Unix time."""
+    seconds = max(unix_time() - timestamp, 0)
     return "just now" if seconds < 10 else f"{format_duration(seconds)} ago"
 
 
@@ -182,7 +183,7 @@ def print_json(value: Any) -> None:
     write_json(value, 2)
 
 
-def readable_lines(value: Any) -> list[str]:
+def json_to_readable_lines(value: Any) -> list[str]:
     """A JSON value in lines for people: `name: value`, deeper parts indented, texts with their own lines.
 
     Without names that have no value.
@@ -193,13 +194,13 @@ def readable_lines(value: Any) -> list[str]:
             line for name, part in parts if part not in (None, "") for line in _named_value_lines(name, part)
         ]
     if isinstance(value, list):
-        each = map(readable_lines, cast(list[Any], value))
+        each = map(json_to_readable_lines, cast(list[Any], value))
         return [("  " if at else "- ") + line for lines in each for at, line in enumerate(lines)]
     return value.splitlines() if isinstance(value, str) else [to_visible_json(value)]
 
 
 def _named_value_lines(name: str, part: Any) -> list[str]:
-    lines = ["none"] if part in ([], {}) else readable_lines(part)
+    lines = ["none"] if part in ([], {}) else json_to_readable_lines(part)
     if len(lines) == 1 and not (isinstance(part, (list, dict)) and part):
         return [f"{name}: {lines[0]}"]
     return [f"{name}:", *("  " + line for line in lines)]
@@ -210,9 +211,9 @@ def print_warnings(warnings: Iterable[str]) -> None:
         remark_paint().print_line(f"warning: {to_one_line(line)}")
 
 
-def close_stdout() -> None:
+def redirect_stdout_to_null() -> None:
     """Redirect stdout to nowhere once its reader is gone (`| head`), so that Python's flush at exit can't fail."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), own_stdout().fileno())
+    os.dup2(os.open(os.devnull, os.O_WRONLY), original_stdout().fileno())
 
 
 def redact_secrets(text: str) -> str:

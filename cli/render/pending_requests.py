@@ -14,18 +14,18 @@ from interlock.cli.render.output import (
     shorten,
     to_one_line,
 )
-from interlock.engine.client import state_home
+from interlock.engine.client import resolve_state_directory
 from interlock.engine.client.requests import (
     EDITS,
     HEADLINE,
     Request,
     RequestView,
     answer_choices,
-    brief_arguments,
     describe_request,
-    find_alike_outcomes,
+    find_similar_unknown_outcomes,
     plan_under_review,
     request_number_or_id,
+    summarize_arguments,
 )
 
 PREVIEW_LINES = 120
@@ -52,7 +52,7 @@ def pending_request_lines(
         if request["id"] in grouped:
             continue
         yield ""
-        if others := find_alike_outcomes(request, requests[number:]):
+        if others := find_similar_unknown_outcomes(request, requests[number:]):
             grouped |= {other["id"] for other in others}
             yield from _unknown_outcome_lines([request, *others], paint, limit, hidden_lines_hint(run))
             continue
@@ -62,14 +62,14 @@ def pending_request_lines(
         width = max(len(label) for label, _ in rows)
         yield from (f"  {label:<{width}}  {paint(command, 'cyan')}" for label, command in rows)
     yield ""
-    yield from _combined_command_lines(run, requests, paint)
-    if address := find_server_address(state_home()):
+    yield from _decide_all_command_lines(run, requests, paint)
+    if address := find_web_server_address(resolve_state_directory()):
         path = f"request/{requests[0]['id']}" if count == 1 else f"run/{run}"
         yield f"In a browser: {paint(f'{address}/{path}', 'cyan')}"
     yield paint("Nothing runs until then. Decide at any time, in any terminal, also after a restart.", "dim")
 
 
-def find_server_address(home: Path) -> str:
+def find_web_server_address(home: Path) -> str:
     """The address of this user's `interlock serve`; empty: none runs."""
     import socket
 
@@ -89,7 +89,7 @@ def hidden_lines_hint(run: str) -> str:
 
 def request_lines(
     request: Request,
-    count: str,
+    position_prefix: str,
     paint: Paint,
     limit: int | None,
     hidden_hint: str,
@@ -103,7 +103,7 @@ def request_lines(
     """
     words = describe_request(request)
     kind = "unknown outcome of " if words.is_unknown else ""
-    title = paint(f"{count}{kind}{shorten(words.headline, HEADLINE)}", "bold")
+    title = paint(f"{position_prefix}{kind}{shorten(words.headline, HEADLINE)}", "bold")
     yield title + paint(f"   [{request['id']}]", "cyan")
     if words.note:
         yield paint(f"  ! {words.note}", "yellow")
@@ -111,7 +111,7 @@ def request_lines(
     yield f"  Why: {words.why}{asker}"
     if not omits_preview or words.shows == "text":
         yield from (f"    {line}" for line in _preview_lines(words.preview, paint, limit, hidden_hint))
-    yield from (f"    {line}" for line in _detail_lines(words, paint))
+    yield from (f"    {line}" for line in _part_and_question_lines(words, paint))
     if words.always and not (answered_by_key and EDITS in request["choices"]):
         yield f"  Always: {'; '.join(words.always)}"
     if words.saved:
@@ -127,7 +127,7 @@ def _unknown_outcome_lines(
     yield f"  Why: {describe_request(requests[0]).why}"
     width = max(len(request_number_or_id(request)) for request in requests)
     for request in requests[: limit and limit // _OF_GROUP]:
-        about = brief_arguments(request["args"])
+        about = summarize_arguments(request["args"])
         about = about if limit is None else shorten(about, HEADLINE)
         yield f"    {request_number_or_id(request):>{width}}  {about}   " + paint(
             f"[{request['id']}]", "cyan"
@@ -166,7 +166,7 @@ def coloured_diff_lines(diff: str, paint: Paint) -> Iterator[str]:
         )
 
 
-def _detail_lines(view: RequestView, paint: Paint) -> Iterator[str]:
+def _part_and_question_lines(view: RequestView, paint: Paint) -> Iterator[str]:
     width = max((len(part.text) for part in view.parts), default=0)
     for part in view.parts:
         verdict = paint(f"{part.decision:<5}", DECISION_COLOURS.get(part.decision, "dim"))
@@ -205,7 +205,7 @@ def decision_commands(run: str, request: Request) -> list[tuple[str, str]]:
     return rows
 
 
-def _combined_command_lines(run: str, requests: Sequence[Request], paint: Paint) -> Iterator[str]:
+def _decide_all_command_lines(run: str, requests: Sequence[Request], paint: Paint) -> Iterator[str]:
     start = f"interlock resume {run}"
     approvals = [request_number_or_id(r) for r in requests if r["kind"] == "approval"]
     if len(approvals) > 1:

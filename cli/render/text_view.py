@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, TextIO
 from interlock.cli.render.live_calls import ProgressBar, RunningCall, call_mark_and_colour
 from interlock.cli.render.output import (
     Paint,
-    escape_controls,
-    format_amount,
+    format_compact_number,
     format_count,
     format_duration,
     notify_terminal,
     redact_secrets,
     result_paint,
+    sanitize_for_terminal,
     shorten,
     strip_terminal_codes,
     to_one_line,
@@ -28,13 +28,13 @@ from interlock.cli.render.workflow_results import drop_shown_text, result_lines
 from interlock.engine.client import Decision, Outcome, Pending
 from interlock.engine.client.event_lines import (
     agent_end_line,
-    call_facts,
+    call_result_facts,
     call_summary_line,
     custom_event_line,
     event_notice_line,
 )
 from interlock.engine.client.requests import PLAN_REVIEW
-from interlock.services.process.stdout import own_stdout
+from interlock.services.process.stdout import original_stdout
 from interlock.state.errors import InterlockError
 from interlock.state.events import (
     SAVING,
@@ -89,7 +89,7 @@ class TextView(View):
         `for_people`: draw a workflow's result, also in a pipe; by default only on a terminal, and JSON elsewhere.
         """
         self._paint = Paint(sys.stderr)
-        self._streams_answer = own_stdout().isatty()
+        self._streams_answer = original_stdout().isatty()
         self._for_people = self._streams_answer if for_people is None else for_people
         self._title, self._decided, self._verbose = title, decided, verbose
         self._ask = ask
@@ -158,7 +158,7 @@ class TextView(View):
             case MessageEvent() | Thought() if event.agent:
                 pass  # a sub-agent's text is no answer; its result is the call's
             case AgentStart() | AgentEnd():
-                self._tools.print_agent(event)
+                self._tools.print_agent_event(event)
             case MessageEvent(role="assistant"):
                 self._show_message(event)
             case Thought():
@@ -183,9 +183,9 @@ class TextView(View):
             case NotificationEvent():
                 notify_terminal(event, sys.stderr)
             case _:
-                self._track_other_event(event)
+                self._track_progress_event(event)
 
-    def _track_other_event(self, event: Event) -> None:
+    def _track_progress_event(self, event: Event) -> None:
         """Handle events that only move the spinner, or are for --verbose."""
         if isinstance(event, Progress | Finished | NodeStart):
             self._bar.update(event)
@@ -198,7 +198,7 @@ class TextView(View):
             self._custom_line = custom_event_line(event)
         elif isinstance(event, Finished):
             if self._verbose and self._thought:
-                self._print_line(self._paint(self._thought.strip(), "dim"), reading=True)
+                self._print_line(self._paint(self._thought.strip(), "dim"), keep_newlines=True)
             self._thought = ""
             if self._spinner:
                 self._spinner.tokens += event.usage.get("input", 0) + event.usage.get("output", 0)
@@ -218,46 +218,49 @@ class TextView(View):
             self._text += event.content
         if self._streams_answer:
             self._hide_spinner()
-            own_stdout().write(escape_controls(event.content))
-            own_stdout().flush()
+            original_stdout().write(sanitize_for_terminal(event.content))
+            original_stdout().flush()
             self._printed = True
 
     def _flush_intermediate_text(self) -> None:
         """Text before calls isn't the answer: it goes to stderr where stdout isn't a terminal."""
         if self._text.strip():
             if self._printed:
-                self._break_line()
+                self._ensure_newline()
             else:
-                self._print_line(self._text.strip(), reading=True)
+                self._print_line(self._text.strip(), keep_newlines=True)
         self._text, self._printed = "", False
 
     def _print_answer(self, outcome: Outcome) -> None:
         if outcome.workflow not in ("main", "task"):
-            self._print_result(outcome)
+            self._print_workflow_result(outcome)
             return
         response = str(outcome.output.get("response") or "")
         if self._printed:
-            self._break_line()
+            self._ensure_newline()
             if self._text.strip() == response.strip():
                 return  # streamed already
         if response and outcome.status != "waiting":
-            shown = escape_controls(response) if self._streams_answer else response
-            own_stdout().write(shown if shown.endswith("\n") else shown + "\n")
-            own_stdout().flush()
+            shown = sanitize_for_terminal(response) if self._streams_answer else response
+            original_stdout().write(shown if shown.endswith("\n") else shown + "\n")
+            original_stdout().flush()
 
-    def _print_result(self, outcome: Outcome) -> None:
+    def _print_workflow_result(self, outcome: Outcome) -> None:
         if self._printed:
-            self._break_line()
-        if outcome.shown and self._for_people:
-            left, paint = drop_shown_text(outcome.shown, self._text if self._printed else ""), result_paint()
-            paint.print_lines(result_lines(outcome.workflow, left, paint), keeps_lines=True)
-        elif outcome.shown:
-            write_json(outcome.shown, 2)
+            self._ensure_newline()
+        if outcome.display_output and self._for_people:
+            left, paint = (
+                drop_shown_text(outcome.display_output, self._text if self._printed else ""),
+                result_paint(),
+            )
+            paint.print_lines(result_lines(outcome.workflow, left, paint), keep_newlines=True)
+        elif outcome.display_output:
+            write_json(outcome.display_output, 2)
 
-    def _break_line(self) -> None:
+    def _ensure_newline(self) -> None:
         if not self._text.endswith("\n"):
-            own_stdout().write("\n")
-            own_stdout().flush()
+            original_stdout().write("\n")
+            original_stdout().flush()
 
     def _print_pending_requests(self, outcome: Outcome) -> None:
         self._print_line("")
@@ -272,9 +275,9 @@ class TextView(View):
         ):
             self._print_line(line)
 
-    def _print_line(self, text: str, reading: bool = False) -> None:
+    def _print_line(self, text: str, keep_newlines: bool = False) -> None:
         self._hide_spinner()
-        self._paint.print_line(text, keeps_lines=reading)
+        self._paint.print_line(text, keep_newlines=keep_newlines)
         sys.stderr.flush()
 
     def _update_spinner(self) -> None:
@@ -303,7 +306,7 @@ class ToolCallPrinter:
         """Summaries of calls in flight, for the spinner."""
         return ", ".join(call.summary for call in self._calls.values())
 
-    def print_agent(self, event: AgentStart | AgentEnd) -> None:
+    def print_agent_event(self, event: AgentStart | AgentEnd) -> None:
         if isinstance(event, AgentStart):
             self._line(
                 self._cut_to_width(f"{self._paint('▸', 'cyan')} {event.agent}: {to_one_line(event.task)}")
@@ -326,12 +329,12 @@ class ToolCallPrinter:
         call = self._calls.pop((event.agent, event.tool_id), None) or RunningCall("")
         for line in call.end_output():
             self._print_output_line(line)
-        if call.left_out > 0:
-            self._line(self._paint(f"  │ … {format_count(call.left_out, 'line')}", "dim"))
+        if call.hidden_line_count > 0:
+            self._line(self._paint(f"  │ … {format_count(call.hidden_line_count, 'line')}", "dim"))
         for line in call.tail:
             self._print_output_line(line)
         mark, style = call_mark_and_colour(event)
-        facts = "".join(f" · {fact}" for fact in call_facts(event))
+        facts = "".join(f" · {fact}" for fact in call_result_facts(event))
         less = min(len(facts), self._paint.width // 3 * 2)  # a long command leaves room for how it ended
         line = self._cut_to_width(self._cut_to_width(call_summary_line(event), less + 2) + facts)
         self._line(f"{self._paint(mark, style)} {line}")
@@ -362,7 +365,7 @@ class Spinner:
         from rich.text import Text
 
         parts = [self.node, format_duration(time.monotonic() - self._started)]
-        parts += [f"{format_amount(self.tokens)} tokens"] if self.tokens else []
+        parts += [f"{format_compact_number(self.tokens)} tokens"] if self.tokens else []
         text = " · ".join([*parts, self.detail] if self.detail else parts)
         line = Text(text, style="dim", no_wrap=True, overflow="ellipsis", end="")
         line.truncate(max(self._console.width - 4, 10), overflow="ellipsis")
@@ -391,9 +394,9 @@ class Spinner:
 
 
 @contextmanager
-def show_spinner(what: str) -> Generator[Callable[[str], None]]:
+def show_spinner(label: str) -> Generator[Callable[[str], None]]:
     """Show a spinner on a terminal's stderr while the block runs; call the result with how far it is."""
-    spinner = Spinner(sys.stderr, what) if Paint(sys.stderr).is_terminal else None
+    spinner = Spinner(sys.stderr, label) if Paint(sys.stderr).is_terminal else None
 
     def show(detail: str) -> None:
         if spinner:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from interlock.cli.render.output import write_json
 from interlock.engine.client import Decision, Outcome, Pending
-from interlock.services.process.stdout import own_stdout
+from interlock.services.process.stdout import original_stdout
 from interlock.state.errors import InterlockError
 from interlock.state.text import to_visible_json
 
@@ -96,7 +96,7 @@ class StreamJsonView(View):
     def flush(self) -> None:
         with self._lock:
             lines, self._waiting = self._waiting, []
-            stream = own_stdout()
+            stream = original_stdout()
             stream.write("".join(lines))
             stream.flush()
 
@@ -125,8 +125,8 @@ def outcome_fields(outcome: Outcome) -> dict[str, Any]:
         result["response"] = outcome.output.get("response", "")
         if outcome.workflow == "plan":
             result["plan"] = outcome.output
-    elif outcome.shown:  # includes its own error
-        return outcome.shown
+    elif outcome.display_output:  # includes its own error
+        return outcome.display_output
     result["stats"] = outcome.stats
     if outcome.error:
         result["error"] = {**outcome.error, "code": outcome.exit_code}

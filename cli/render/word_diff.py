@@ -48,7 +48,7 @@ def parse_diff(diff: str) -> Iterator[DiffLine]:
         sign = line[:1]
         removes, adds = sign == "-" and left > 0, sign == "+" and right > 0
         if not adds and (added or not removes):
-            yield from _change_lines(removed, added, old, new)
+            yield from _marked_change_lines(removed, added, old, new)
             old, new = old + len(removed), new + len(added)
             removed, added = [], []
         if removes:
@@ -66,14 +66,16 @@ def parse_diff(diff: str) -> Iterator[DiffLine]:
             old, new, left, right = old + 1, new + 1, left - 1, right - 1
         elif line:
             yield DiffLine("file" if line.startswith(("--- ", "+++ ")) else "note", ((line, False),))
-    yield from _change_lines(removed, added, old, new)
+    yield from _marked_change_lines(removed, added, old, new)
 
 
-def _hunk_line_count(written: str | None) -> int:
-    return 1 if written is None else int(written)
+def _hunk_line_count(count_text: str | None) -> int:
+    return 1 if count_text is None else int(count_text)
 
 
-def _change_lines(removed: Sequence[str], added: Sequence[str], old: int, new: int) -> Iterator[DiffLine]:
+def _marked_change_lines(
+    removed: Sequence[str], added: Sequence[str], old_start: int, new_start: int
+) -> Iterator[DiffLine]:
     """Removed lines, then added ones; in matching lines only the words that differ are marked."""
     marks_old: dict[int, Pieces] = {}
     marks_new: dict[int, Pieces] = {}
@@ -81,9 +83,9 @@ def _change_lines(removed: Sequence[str], added: Sequence[str], old: int, new: i
         if marks := _mark_changed_words(removed[i], added[j]):
             marks_old[i], marks_new[j] = marks
     for i, line in enumerate(removed):
-        yield DiffLine("removed", marks_old.get(i, ((line, False),)), old + i)
+        yield DiffLine("removed", marks_old.get(i, ((line, False),)), old_start + i)
     for j, line in enumerate(added):
-        yield DiffLine("added", marks_new.get(j, ((line, False),)), new + j)
+        yield DiffLine("added", marks_new.get(j, ((line, False),)), new_start + j)
 
 
 def _pair_similar_lines(removed: Sequence[str], added: Sequence[str]) -> Iterator[tuple[int, int]]:

@@ -4,7 +4,13 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
-from interlock.cli.render.output import Paint, format_count, format_duration, readable_lines, table_lines
+from interlock.cli.render.output import (
+    Paint,
+    format_count,
+    format_duration,
+    json_to_readable_lines,
+    table_lines,
+)
 from interlock.cli.render.pending_requests import coloured_diff_lines
 
 Output = Mapping[str, Any]
@@ -18,7 +24,7 @@ def result_lines(workflow: str, output: Output, paint: Paint) -> Iterator[str]:
             defaultdict(lambda: None, output), paint
         )  # null values are left out
     else:
-        yield from readable_lines(output)
+        yield from json_to_readable_lines(output)
 
 
 def drop_shown_text(output: Output, shown_text: str) -> dict[str, Any]:
@@ -124,7 +130,7 @@ def _message_lines(messages: Iterable[Mapping[str, Any]], paint: Paint) -> Itera
         yield from _indent_lines(_content_text(message.get("content")))
         for call in message.get("tool_calls") or ():
             yield f"  calls {call['name']}"
-            yield from _indent_lines("\n".join(readable_lines(call["args"])), "    ")
+            yield from _indent_lines("\n".join(json_to_readable_lines(call["args"])), "    ")
 
 
 def _content_text(content: Any) -> str:
@@ -194,7 +200,7 @@ def _turn_lines(output: Output, paint: Paint) -> Iterator[str]:
     yield from output["text"].splitlines()
     for call in output["tool_calls"]:
         yield f"calls {paint(call['name'], 'bold')}"
-        yield from _indent_lines("\n".join(readable_lines(call["args"])))
+        yield from _indent_lines("\n".join(json_to_readable_lines(call["args"])))
     yield " · ".join(
         filter(None, [output["status"].replace("_", " "), output["model"], output["finish_reason"]])
     )
@@ -243,7 +249,8 @@ def _mcp_lines(output: Output, paint: Paint) -> Iterator[str]:
     for server in output["servers"]:
         yield f"{paint(server['name'], 'bold')} · {server['status']}"
         yield from (
-            f"  {line}" for line in readable_lines({k: v for k, v in server.items() if k not in _HEAD and v})
+            f"  {line}"
+            for line in json_to_readable_lines({k: v for k, v in server.items() if k not in _HEAD and v})
         )
 
 

@@ -24,12 +24,12 @@ from prompt_toolkit.layout.menus import CompletionsMenu
 from prompt_toolkit.output.color_depth import ColorDepth
 from prompt_toolkit.widgets import SearchToolbar
 
-from interlock.cli.render.output import close_stdout, notify_terminal, redact_secrets
+from interlock.cli.render.output import notify_terminal, redact_secrets, redirect_stdout_to_null
 from interlock.cli.session import decision_panel, external_programs
 from interlock.cli.session.command_actions import apply_settings
 from interlock.cli.session.commands import command_completions, handle_line, is_slash_command
 from interlock.cli.session.completion import SessionCompleter, WorkspaceFiles, open_folder_workspace
-from interlock.cli.session.decision_panel import DecisionPanel, MenuKeys
+from interlock.cli.session.decision_panel import DecisionPanel, MenuKeyHandler
 from interlock.cli.session.input_line import (
     STYLE,
     InputHistory,
@@ -37,16 +37,16 @@ from interlock.cli.session.input_line import (
     SessionInput,
     build_input_buffer,
     build_input_control,
-    build_input_keys,
+    build_input_key_bindings,
 )
 from interlock.cli.session.picker import Picker, Row
 from interlock.cli.session.screen import Screen
 from interlock.cli.session.session import Session
-from interlock.cli.session.status import FigureReader, status_line
+from interlock.cli.session.status import StatusReader, status_line
 from interlock.cli.session.terminal_output import (
     BatchedOutput,
-    run_once_after_render,
-    split_printed_portion,
+    make_once_after_render_handler,
+    split_first_portion,
     terminal_size,
 )
 from interlock.cli.session.theme import DEFAULT, THEMES
@@ -84,9 +84,11 @@ class App:
         self.session.images = self.pastes.images_in
         self.buffer = self._build_input_buffer()
         self._search = SearchToolbar()
-        self._figures = FigureReader(options.home)
+        self._figures = StatusReader(options.home)
         self._hint, self._interrupted_at = "", -_AGAIN_S
-        self._menu = MenuKeys(self.buffer, self._require_panel, self.session.failed, self.schedule_painting)
+        self._menu = MenuKeyHandler(
+            self.buffer, self._require_panel, self.session.report_error, self.schedule_painting
+        )
         self._unprinted = ""
         """Output still to be printed above."""
         self._live = ANSI("")
@@ -97,8 +99,10 @@ class App:
             layout=Layout(self._build_layout(), focused_element=self._input),
             key_bindings=merge_key_bindings(
                 [
-                    build_input_keys(self.session, self.buffer, self.pastes, self._switch_approval_mode),
-                    self._build_keys(),
+                    build_input_key_bindings(
+                        self.session, self.buffer, self.pastes, self._cycle_approval_mode
+                    ),
+                    self._build_key_bindings(),
                 ]
             ),
             style=STYLE,
@@ -107,9 +111,9 @@ class App:
             color_depth=None if self.color else ColorDepth.DEPTH_1_BIT,
         )
         self.app.ttimeoutlen, self.app.timeoutlen = 0.05, 0.3  # Esc alone; Esc before another key
-        self.app.key_processor.before_key_press += self._note_key_press
+        self.app.key_processor.before_key_press += self._record_key_press
 
-    async def run_until_left(self, prompt: str, run: str | None) -> None:
+    async def run_until_exit(self, prompt: str, run: str | None) -> None:
         self._loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGHUP):
             self._loop.add_signal_handler(number, self.end_session)
@@ -118,19 +122,20 @@ class App:
         before = get_typeahead(self.app.input)  # typed ahead; goes after the initial prompt
 
         def begin() -> None:
-            self.session.begin()
+            self.session.start_engine_thread()
             self.app.create_background_task(apply_settings(self.session))
             if run:
-                self.session.switch(run)
+                self.session.switch_run(run)
             if prompt:
-                self.session.submit(prompt)
+                self.session.submit_prompt(prompt)
             self.app.key_processor.feed_multiple(before)
             self.app.key_processor.process_keys()
 
-        self.app.after_render += run_once_after_render(self.app, begin)
+        self.app.after_render += make_once_after_render_handler(self.app, begin)
         self._loop.set_exception_handler(self._show_bug)
         watches = [
-            asyncio.ensure_future(work) for work in (self._refresh_status_line(), self.session.watch())
+            asyncio.ensure_future(work)
+            for work in (self._refresh_status_line_forever(), self.session.watch_external_changes())
         ]
         try:
             await self.app.run_async(set_exception_handler=False)
@@ -141,12 +146,14 @@ class App:
                 watch.cancel()
             await self.session.close()
             self._figures.close()
-            self.output.write_raw((self._unprinted + self.screen.take_finished()).replace("\n", "\r\n"))
+            self.output.write_raw(
+                (self._unprinted + self.screen.take_finished_output()).replace("\n", "\r\n")
+            )
             self.output.flush()
 
     def _show_bug(self, _: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         """Show a bug as one line; the session stays usable."""
-        self.session.failed(as_bug_error(context.get("exception") or context["message"]))
+        self.session.report_error(as_bug_error(context.get("exception") or context["message"]))
 
     # What the session calls
 
@@ -164,19 +171,19 @@ class App:
         if self._loop is not None:  # between two paintings
             self._loop.call_soon_threadsafe(notify_terminal, event, sys.stdout)
 
-    async def decide(self, _run: str, requests: Sequence[Mapping[str, Any]], /) -> list[Decision]:
+    async def ask_for_decisions(self, _run: str, requests: Sequence[Mapping[str, Any]], /) -> list[Decision]:
         """Ask for decisions on the requests; those without one are left for later."""
         self._undecided, draft = {request["id"] for request in requests}, ""
 
         async def ask(panel: DecisionPanel) -> list[Decision]:
             nonlocal draft
-            await self._menu.wait_until_quiet()
+            await self._menu.wait_until_typing_stops()
             draft = self.buffer.text or draft
             self.buffer.reset()
             self.app.vi_state.input_mode = InputMode.INSERT
             self.panel = panel
             self._menu.forget_held_key()
-            self.still_asked(self._undecided)
+            self.withdraw_decided_requests(self._undecided)
             self.schedule_painting()
             try:
                 return await panel.decided
@@ -191,29 +198,29 @@ class App:
     async def show_in_pager(self, requests: Sequence[Request], /) -> None:
         lines = [*decision_panel.full_request_lines(requests, self.screen.width)]
         text = self.screen.render_to_ansi(lines)
-        if not await self.run_in_whole_terminal(lambda: external_programs.show_in_pager(text)):
+        if not await self.run_with_exclusive_terminal(lambda: external_programs.show_in_pager(text)):
             self.screen.show_lines(lines)
 
     async def open_difftool(self, requests: Sequence[Request], /) -> None:
-        await self.run_in_whole_terminal(
+        await self.run_with_exclusive_terminal(
             lambda: external_programs.open_difftool(requests, self.session.workspace)
         )
 
-    def still_asked(self, waiting: Collection[str]) -> None:
+    def withdraw_decided_requests(self, waiting_ids: Collection[str]) -> None:
         """Withdraw the question if its request was decided elsewhere."""
-        self._undecided = waiting
-        if self.panel is not None and not {r["id"] for r in self.panel.requests} <= {*waiting}:
+        self._undecided = waiting_ids
+        if self.panel is not None and not {r["id"] for r in self.panel.requests} <= {*waiting_ids}:
             self.screen.show_note("Decided in another terminal.")
-            self.panel.withdraw_question()
+            self.panel.close_as_decided_elsewhere()
 
-    async def run_in_whole_terminal(self, work: Callable[[], T]) -> T:
+    async def run_with_exclusive_terminal(self, work: Callable[[], T]) -> T:
         """Do something that needs the whole terminal, such as an editor, in its own thread."""
         return await run_in_terminal(work, in_executor=True)
 
     async def pick_row(
-        self, title: str, rows: Sequence[Row], marked: int = 0, text_reader: Iterable[None] = ()
+        self, title: str, rows: Sequence[Row], marked_index: int = 0, text_reader: Iterable[None] = ()
     ) -> Row | None:
-        self.picker = Picker(title, rows, lambda: terminal_size().columns, marked)
+        self.picker = Picker(title, rows, lambda: terminal_size().columns, marked_index)
         self.app.layout.focus(self.picker.input)
         self.schedule_painting()
         self.picker.read_texts_in_thread(text_reader, self.schedule_painting)
@@ -233,9 +240,9 @@ class App:
         if not self.buffer.text:
             self.buffer.document = Document(text)
 
-    def take_back(self, texts: Sequence[str]) -> None:
+    def return_queued_prompts(self, prompts: Sequence[str]) -> None:
         """Put queued prompts back into the input line, before what is typed."""
-        self.buffer.document = Document("\n\n".join([*texts, *filter(None, [self.buffer.text])]))
+        self.buffer.document = Document("\n\n".join([*prompts, *filter(None, [self.buffer.text])]))
 
     def _build_input_buffer(self) -> Buffer:
         session = self.session
@@ -249,15 +256,15 @@ class App:
     def _handle_sent_line(self, text: str) -> None:
         """Handle a sent line: an answer that a question waits for, else as at any time."""
         if self.panel is not None and self.panel.text_wanted and not is_slash_command(text):
-            self.panel.take_typed_text(text)
+            self.panel.submit_typed_text(text)
         else:
             handle_line(self.session, text)
 
-    def _switch_approval_mode(self) -> None:
+    def _cycle_approval_mode(self) -> None:
         switch_to_next_approval_mode(self.session)
         self.schedule_painting()
 
-    async def _refresh_status_line(self) -> None:
+    async def _refresh_status_line_forever(self) -> None:
         """Keep the status line's outside figures up to date."""
         while True:
             if await asyncio.to_thread(self._figures.refresh, self.session):
@@ -275,9 +282,9 @@ class App:
         if not self.app.is_running or self.app._running_in_terminal:  # pyright: ignore[reportPrivateUsage]
             return
         self.screen.resize(terminal_size().columns)
-        self._unprinted += self.screen.take_finished()
+        self._unprinted += self.screen.take_finished_output()
         self._live = ANSI(self.screen.live_text(max(terminal_size().rows // 2, 3)))
-        now, self._unprinted = split_printed_portion(self._unprinted)
+        now, self._unprinted = split_first_portion(self._unprinted)
         rendered = self.app.renderer.last_rendered_screen
         wanted = self.app.layout.container.preferred_height(
             terminal_size().columns, terminal_size().rows
@@ -340,16 +347,16 @@ class App:
         """The status line, or a hint about what to press for as long as it applies."""
         if self._hint:
             return [("class:dim", self._hint)]
-        return status_line(self._figures.figures_of_session(self.session), terminal_size().columns)
+        return status_line(self._figures.current_values(self.session), terminal_size().columns)
 
     # Keys
 
-    def _note_key_press(self, _: object) -> None:
-        at = self._menu.note_key_press()
+    def _record_key_press(self, _: object) -> None:
+        at = self._menu.record_key_press()
         if self._hint and at - self._interrupted_at > _AGAIN_S:
             self._hint = ""
 
-    def _build_keys(self) -> KeyBindings:
+    def _build_key_bindings(self) -> KeyBindings:
         keys = KeyBindings()
         asking = Condition(lambda: self.panel is not None and self.picker is None)
         empty = Condition(lambda: not self.buffer.text)
@@ -358,10 +365,10 @@ class App:
         unsaid = empty & Condition(lambda: self.picker is None)
 
         keys.add("enter", filter=~asking & unsaid & ~is_searching)(
-            _key_handler(lambda: self.session.submit(""))
+            _key_handler(lambda: self.session.submit_prompt(""))
         )
         keys.add("enter", filter=asking & empty & ~menu)(
-            _key_handler(lambda: self._require_panel().take_typed_text(""))
+            _key_handler(lambda: self._require_panel().submit_typed_text(""))
         )
         keys.add("c-c", filter=~is_searching)(self._interrupt_or_leave)
         keys.add("c-d", filter=empty)(_key_handler(self.session.leave_session))
@@ -369,7 +376,7 @@ class App:
         keys.add("up", filter=queued)(self._edit_newest_queued_prompt)
         keys.add("escape", filter=asking, eager=True)(_key_handler(self._menu.go_back))
         for key, by in {"up": -1, "down": 1}.items():
-            keys.add(key, filter=menu)(_key_handler(partial(self._menu.move_mark, by)))
+            keys.add(key, filter=menu)(_key_handler(partial(self._menu.move_selection, by)))
         keys.add("enter", filter=menu)(self._menu.handle_key)
         keys.add("<any>", filter=menu)(self._menu.handle_key)
         return keys
@@ -406,11 +413,11 @@ def run_session(options: Options, workflow: str, prompt: str = "", run: str | No
     """Run a session until the person leaves; returns the exit code."""
     sys.setswitchinterval(0.001)  # lets a key interrupt the engine's thread sooner
     terminal = App(options, workflow)
-    asyncio.run(terminal.run_until_left(prompt, run))
+    asyncio.run(terminal.run_until_exit(prompt, run))
     left = terminal.session.run
     try:
         sys.stdout.write(f"Go on with: interlock -r {left}\n" if left else "")
         sys.stdout.flush()
     except OSError:  # the terminal is gone
-        close_stdout()
+        redirect_stdout_to_null()
     return 0

@@ -10,15 +10,15 @@ from rich.text import Text
 
 from interlock.cli.render.live_calls import ProgressBar, RunningCall, call_mark_and_colour
 from interlock.cli.render.output import (
-    format_amount,
+    format_compact_number,
     format_count,
     format_duration,
     strip_terminal_codes,
     to_one_line,
 )
-from interlock.cli.session.markdown_layout import fold_line, wrap_hanging
+from interlock.cli.session.markdown_layout import fold_line, wrap_with_hanging_indent
 from interlock.cli.session.session_wording import reword_for_session
-from interlock.engine.client.event_lines import agent_end_line, call_facts, call_summary_line
+from interlock.engine.client.event_lines import agent_end_line, call_result_facts, call_summary_line
 from interlock.state.errors import ENDED_WELL
 from interlock.state.events import (
     AgentEnd,
@@ -34,7 +34,7 @@ from interlock.state.events import (
     ToolUse,
 )
 from interlock.state.task import parse_todo_steps
-from interlock.state.text import escape_controls
+from interlock.state.text import sanitize_for_terminal
 
 if TYPE_CHECKING:
     from interlock.cli.render.word_diff import DiffLine
@@ -64,22 +64,22 @@ def clip_to_width(text: Text, width: int) -> Text:
 
 def prompt_lines(text: str, width: int, limit: int = PROMPT_LINES) -> Iterator[Text]:
     """The user's prompt; only the beginning of a long paste."""
-    lines = escape_controls(text).strip("\n").split("\n")
+    lines = sanitize_for_terminal(text).strip("\n").split("\n")
     for number, line in enumerate(lines[:limit]):
-        yield from wrap_hanging(
+        yield from wrap_with_hanging_indent(
             Text.assemble(("❯ " if number == 0 else "  ", "prompt"), (line, "strong")), width
         )
     if len(lines) > limit:
         yield Text(f"  … {len(lines) - limit:,} more lines", "dim")
 
 
-def call_lines(event: ToolResultEvent, output: RunningCall | None, width: int) -> Iterator[Text]:
+def call_result_lines(event: ToolResultEvent, output: RunningCall | None, width: int) -> Iterator[Text]:
     """One line for the call, its output folded below; an error that doesn't fit gets lines of its own."""
     mark, colour = call_mark_and_colour(event)
-    facts = [*call_facts(event)]
+    facts = [*call_result_facts(event)]
     why = facts.pop(0) if event.status == "error" else ""
     what = Text.assemble(
-        (mark, _STYLES[colour]), " ", mark_shell_command(event.tool_name, call_summary_line(event))
+        (mark, _STYLES[colour]), " ", prefix_shell_command(event.tool_name, call_summary_line(event))
     )
     short = Text.assemble((" · ", "dim"), (why, "bad")) if why else Text()
     details = Text("".join(f" · {fact}" for fact in facts), "dim")
@@ -87,12 +87,12 @@ def call_lines(event: ToolResultEvent, output: RunningCall | None, width: int) -
     after = Text.assemble(short, details) if fits else details
     yield Text.assemble(clip_to_width(what, max(width - after.cell_len, width // 3)), after)
     if why and not fits:
-        yield from islice(wrap_hanging(Text(f"  {why}", "bad"), width), _WHY)
+        yield from islice(wrap_with_hanging_indent(Text(f"  {why}", "bad"), width), _WHY)
     if output:
         yield from _printed_output_lines(output, event.tool_id)
 
 
-def mark_shell_command(tool: str, summary: str) -> str:
+def prefix_shell_command(tool: str, summary: str) -> str:
     """The summary, with `$ ` before a shell command."""
     return f"$ {summary}" if tool in _SHELLS else summary
 
@@ -100,9 +100,10 @@ def mark_shell_command(tool: str, summary: str) -> str:
 def _printed_output_lines(output: RunningCall, call_id: str) -> Iterator[Text]:
     for line in output.head:
         yield _output_line(line)
-    if output.left_out > 0:
+    if output.hidden_line_count > 0:
         yield Text(
-            f"  │ … {format_count(output.left_out, 'line')}: /show --call {to_one_line(call_id)}", "dim"
+            f"  │ … {format_count(output.hidden_line_count, 'line')}: /show --call {to_one_line(call_id)}",
+            "dim",
         )
     for line in output.tail:
         yield _output_line(line)
@@ -112,14 +113,16 @@ def _output_line(line: str) -> Text:
     return Text(f"  │ {strip_terminal_codes(line)}", "dim")
 
 
-def _running_call_lines(call: RunningCall, width: int, seconds: float, lines: int) -> Iterator[Text]:
+def _running_call_lines(
+    call: RunningCall, width: int, seconds: float, max_output_lines: int
+) -> Iterator[Text]:
     """A call in flight, with the last lines of its output."""
-    count = f" · {call.lines:,} lines" if call.lines > lines else ""
+    count = f" · {call.lines:,} lines" if call.lines > max_output_lines else ""
     facts = Text(count + (f" · {format_elapsed(seconds)}" if seconds >= 1 else ""), "dim")
     what = clip_to_width(Text(call.summary), max(width - 2 - facts.cell_len, 8))
     yield clip_to_width(Text.assemble(("● ", "accent"), what, facts), width)
     seen = [*call.head, *call.tail, *([call.partial] if call.partial.strip() else [])]
-    for line in seen[-lines:] if lines else ():
+    for line in seen[-max_output_lines:] if max_output_lines else ():
         text = _output_line(line)
         text.expand_tabs(4)
         yield clip_to_width(text, width)
@@ -197,7 +200,7 @@ def todo_lines(todos: Sequence[Todo], limit: int) -> list[Text]:
     return lines
 
 
-def ending_lines(event: Result, tokens: int) -> Iterator[Text]:
+def unsuccessful_ending_lines(event: Result, tokens: int) -> Iterator[Text]:
     """How a drive ended, if it didn't end well."""
     if event.status in ENDED_WELL or event.status == "waiting":
         return
@@ -222,7 +225,7 @@ def ending_lines(event: Result, tokens: int) -> Iterator[Text]:
 def _usage_facts(stats: Mapping[str, Any], tokens: int) -> Iterator[str]:
     total = int(stats.get("total_tokens") or tokens)
     if total:
-        yield f"{format_amount(total)} tokens"
+        yield f"{format_compact_number(total)} tokens"
     if (usd := stats.get("usd")) is not None:
         yield f"${usd:.4f}"
     if ms := stats.get("elapsed_ms"):
@@ -231,10 +234,10 @@ def _usage_facts(stats: Mapping[str, Any], tokens: int) -> Iterator[str]:
 
 def thought_headline(thought: str) -> str:
     """A thought's title, else its first sentence."""
-    text = to_one_line(escape_controls(thought))
+    text = to_one_line(sanitize_for_terminal(thought))
     if text.startswith("**") and "**" in text[2:]:
         return text[2:].partition("**")[0].strip()
-    first = next((line for line in escape_controls(thought).splitlines() if line.strip()), "")
+    first = next((line for line in sanitize_for_terminal(thought).splitlines() if line.strip()), "")
     return to_one_line(first.strip("*# "), 100)
 
 
@@ -281,7 +284,7 @@ class DriveProgress:
     _calls: dict[tuple[str, str], _Call] = field(default_factory=dict[tuple[str, str], _Call])
     _agents: dict[str, _Agent] = field(default_factory=dict[str, _Agent])
 
-    def record_call(self, event: ToolUse | ToolStart | ToolOutput, now: float) -> None:
+    def record_call_event(self, event: ToolUse | ToolStart | ToolOutput, now: float) -> None:
         """Record that a call was requested, started, or printed something."""
         key = (event.agent, event.tool_id)
         if isinstance(event, ToolOutput):
@@ -290,7 +293,7 @@ class DriveProgress:
             call.printed.add_output(event.text)
             return
         call = self._calls[key] = _make_call(
-            event.agent, mark_shell_command(event.tool_name, call_summary_line(event)), now
+            event.agent, prefix_shell_command(event.tool_name, call_summary_line(event)), now
         )
         call.started = isinstance(event, ToolStart)
         if agent := self._agents.get(event.agent):
@@ -307,7 +310,7 @@ class DriveProgress:
     def record_agent(self, event: AgentStart, now: float) -> None:
         self._agents[event.agent] = _Agent(to_one_line(event.name), now, to_one_line(event.task))
 
-    def end_agent(self, event: AgentEnd) -> Text:
+    def end_agent_and_describe(self, event: AgentEnd) -> Text:
         agent = self._agents.pop(event.agent, None)
         calls = f"{format_count(agent.calls, 'call')}, " if agent and agent.calls else ""
         return Text.assemble(
@@ -354,7 +357,7 @@ class DriveProgress:
         running = sum(call.started for call in self._calls.values())
         doing = self.doing or (f"running {format_count(running, 'call')}" if running else "thinking")
         facts = [format_elapsed(now - self.since)] if now - self.since >= 1 else []
-        facts += [f"{format_amount(self.tokens)} tokens"] if self.tokens else []
+        facts += [f"{format_compact_number(self.tokens)} tokens"] if self.tokens else []
         frame = _FRAMES[int(now / _FRAME_S) % len(_FRAMES)]
         tail = "".join(f" · {fact}" for fact in facts)
         return clip_to_width(Text.assemble((frame, "accent"), f" {doing}", (tail, "dim")), width)
@@ -363,7 +366,7 @@ class DriveProgress:
 def describe_model_stage(event: Asking) -> str:
     """What a model does before its first word."""
     model = to_one_line(event.model.rpartition("/")[2], 40)
-    size = f"{format_amount(event.tokens)} tokens"
+    size = f"{format_compact_number(event.tokens)} tokens"
     texts = {
         "connecting": f"connecting to {model}",
         "reading": f"{model} is reading {size}",

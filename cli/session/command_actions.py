@@ -11,9 +11,9 @@ from rich.text import Text
 
 from interlock.cli.catalog import execute_command
 from interlock.cli.driving import is_plain_terminal
-from interlock.cli.render.export import usage_lines
+from interlock.cli.render.export import model_usage_lines
 from interlock.cli.render.output import CHANGE_COLOURS, abbreviate_home, format_age, to_one_line
-from interlock.cli.session.external_programs import show_command_output, split_shell_words
+from interlock.cli.session.external_programs import run_and_show_command, split_shell_words
 from interlock.cli.session.picker import Row
 from interlock.cli.session.session import Session
 from interlock.cli.session.theme import THEMES, find_theme
@@ -21,7 +21,7 @@ from interlock.cli.suggestions import nearest_names_hint
 from interlock.engine.client import RunRow, choices, travel
 from interlock.engine.client.context_window import measure_context_window
 from interlock.engine.client.file_changes import FileChange
-from interlock.engine.client.requests import brief_arguments
+from interlock.engine.client.requests import summarize_arguments
 from interlock.services.config.formats import edit_json_settings
 from interlock.state.errors import InterlockError, UserError
 
@@ -50,31 +50,31 @@ def build_choice_command(name: str) -> tuple[Run, Complete]:
 
 
 async def show_statistics(session: Session, _: str) -> None:
-    run = session.client.find_run(session.begun_run)
+    run = session.client.find_run(session.required_run)
     used = await to_thread(lambda: session.client.model_costs(run.run))
-    lines = [f"run {run.run} · {run.workflow} · step {run.step}", *usage_lines(used)]
+    lines = [f"run {run.run} · {run.workflow} · step {run.step}", *model_usage_lines(used)]
     session.screen.show_renderable(Text("\n".join(lines)))
 
 
 async def show_context_window(session: Session, _: str) -> None:
     found = await to_thread(lambda: measure_context_window(session))
     of = f" of {found.size:,}" if found.size else ""
-    lines = [f"{found.used:,}{of} tokens, estimated · {found.model}"]
+    lines = [f"{found.used_tokens:,}{of} tokens, estimated · {found.model}"]
     for source, tokens in found.sources:
         percent = round(100 * tokens / found.size) if found.size else 0
         share = f"{percent or '<1'}%" if found.size else ""
         lines.append(
-            f"  {source:<36} {tokens:>9,} {share:>4}  {'█' * round(20 * tokens / max(found.used, 1))}"
+            f"  {source:<36} {tokens:>9,} {share:>4}  {'█' * round(20 * tokens / max(found.used_tokens, 1))}"
         )
     if found.size:
-        lines.append(f"  {'free':<36} {max(found.size - found.used, 0):>9,}")
+        lines.append(f"  {'free':<36} {max(found.size - found.used_tokens, 0):>9,}")
     if not session.used.tools:
         lines.append("  Tools are counted from the next request on.")
     session.screen.show_renderable(Text("\n".join(line.rstrip() for line in lines)))
 
 
 async def write_prompt_in_editor(session: Session, rest: str) -> None:
-    if text := await session.edit_text(rest, ".md"):
+    if text := await session.edit_text_in_editor(rest, ".md"):
         session.terminal.suggest_prompt(text.rstrip("\n"))
 
 
@@ -88,9 +88,9 @@ async def run_auth_command(session: Session, arguments: str) -> None:
     """Run `interlock auth`; a key is typed in the whole terminal."""
     typed = [*split_shell_words(arguments), "-C", str(session.workspace)]
     if typed[0] == "set":
-        await session.terminal.run_in_whole_terminal(lambda: execute_command("auth", typed))
+        await session.terminal.run_with_exclusive_terminal(lambda: execute_command("auth", typed))
     else:
-        await show_command_output(session, "auth", typed)
+        await run_and_show_command(session, "auth", typed)
 
 
 async def copy_last_answer(session: Session, _: str) -> None:
@@ -107,7 +107,7 @@ async def copy_last_answer(session: Session, _: str) -> None:
 
 
 def complete_mcp_words(session: Session, typed: str) -> Iterable[str]:
-    servers = session.extensions.own().servers
+    servers = session.extensions.get_extensions().servers
     return servers if typed.startswith(("test ", "auth ")) else ("list", "test", "auth")
 
 
@@ -119,9 +119,9 @@ async def run_mcp_command(session: Session, arguments: str) -> None:
         raise UserError("`serve` speaks to another program on stdin; start it there: interlock mcp serve")
     here = ["-C", str(session.workspace), *(["--skip-trust"] if session.options.skip_trust else [])]
     if typed[:1] == ["auth"]:
-        await session.terminal.run_in_whole_terminal(lambda: execute_command("mcp", [*typed, *here]))
+        await session.terminal.run_with_exclusive_terminal(lambda: execute_command("mcp", [*typed, *here]))
     else:
-        await show_command_output(session, "mcp", [*here, *typed])
+        await run_and_show_command(session, "mcp", [*here, *typed])
 
 
 async def _choose_theme(session: Session, name: str) -> None:
@@ -205,13 +205,13 @@ _SHOWN = 20
 
 
 def complete_run_ids(session: Session, _: str) -> Iterable[str]:
-    return [row.run for row in travel.list_top_workspace_runs(session)]
+    return [row.run for row in travel.list_workspace_runs(session)]
 
 
-async def resume_named_run(session: Session, argument: str) -> None:
+async def resume_named_or_picked_run(session: Session, argument: str) -> None:
     name = argument.strip()
     if not name:
-        found = await to_thread(lambda: travel.list_top_workspace_runs(session))
+        found = await to_thread(lambda: travel.list_workspace_runs(session))
         rows = [_picker_row_of_run(row) for row in found if row.run != session.run]
         if not rows:
             raise UserError(f"No other run in {str(session.workspace)!r}. Those of other folders: /runs")
@@ -249,7 +249,7 @@ async def fork_run(session: Session, argument: str) -> None:
     if not argument.strip():
         await travel.fork_conversation(session)
         return
-    run, step = session.begun_run, _parse_step(argument, "/fork")
+    run, step = session.required_run, _parse_step(argument, "/fork")
     made = await to_thread(lambda: session.client.fork_run(run, step))
     session.screen.show_note(
         f"Run {made.run} is forked from {run} at step {step}, in {abbreviate_home(made.workspace)}.\n"
@@ -295,12 +295,12 @@ def _show_changes(session: Session, changes: Sequence[FileChange]) -> None:
 
 
 async def undo_changes(session: Session, argument: str) -> None:
-    run, call = session.begun_run, None if argument.strip() == "all" else argument.strip()
+    run, call = session.required_run, None if argument.strip() == "all" else argument.strip()
     if call is not None:
         about = call
         if not call:
-            call, last = await to_thread(lambda: session.client.find_last_change(run))
-            about = f"the last change ({to_one_line(f'{last.tool} {brief_arguments(last.args)}', 60)})"
+            call, last = await to_thread(lambda: session.client.find_last_undoable_call(run))
+            about = f"the last change ({to_one_line(f'{last.tool} {summarize_arguments(last.args)}', 60)})"
         session.screen.show_note(f"Undoing {about}:")
     if unkept := await to_thread(lambda: session.client.unrestorable_line(run)):
         session.screen.show_note(unkept)

@@ -9,15 +9,15 @@ from typing import Any
 
 from rich.table import Table
 
-from interlock.cli.completions import complete_words
+from interlock.cli.completions import complete_last_word
 from interlock.cli.render.workflow_results import drop_shown_text
 from interlock.cli.session import command_actions
 from interlock.cli.session.command_actions import Complete, Run, build_choice_command
 from interlock.cli.session.completion import CommandOffer
 from interlock.cli.session.external_programs import (
-    render_result,
+    render_workflow_result,
+    run_and_show_command,
     run_shell_line,
-    show_command_output,
     split_shell_words,
 )
 from interlock.cli.session.session import Session
@@ -62,59 +62,60 @@ class SlashCommand:
         return self.usage.partition(" ")[0]
 
 
-def _add_folder(session: Session, typed: list[str]) -> list[str]:
-    return [*typed, "-C", str(session.workspace)]
+def _add_folder_flag(session: Session, arguments: list[str]) -> list[str]:
+    return [*arguments, "-C", str(session.workspace)]
 
 
-def _add_folder_and_trust(session: Session, typed: list[str]) -> list[str]:
+def _add_folder_and_trust_flags(session: Session, arguments: list[str]) -> list[str]:
     """The folder, which counts as trusted where the session was told so."""
-    return [*_add_folder(session, typed), *(["--skip-trust"] if session.options.skip_trust else [])]
+    return [*_add_folder_flag(session, arguments), *(["--skip-trust"] if session.options.skip_trust else [])]
 
 
 async def _run_memory_command(session: Session, arguments: str) -> None:
     """What follows `add` is the text as it was typed: `don't use tabs`."""
     action, _, text = arguments.strip().partition(" ")
     if action != "add" or not text.strip():
-        await show_command_output(session, "memory", _add_folder(session, split_shell_words(arguments)))
+        await run_and_show_command(session, "memory", _add_folder_flag(session, split_shell_words(arguments)))
         return
     own, text = text.strip().startswith("--global "), text.strip().removeprefix("--global ").strip()
     quoted = len(text) > 1 and text[0] == text[-1] and text[0] in "\"'"
-    flags = _add_folder(session, ["--global"] if own else [])
-    await show_command_output(session, "memory", ["add", *flags, "--", text[1:-1] if quoted else text])
+    flags = _add_folder_flag(session, ["--global"] if own else [])
+    await run_and_show_command(session, "memory", ["add", *flags, "--", text[1:-1] if quoted else text])
 
 
-def _prepend_this_run(session: Session, typed: list[str]) -> list[str]:
+def _default_to_current_run(session: Session, arguments: list[str]) -> list[str]:
     """Prepend this run, unless the arguments name another."""
-    named = typed and not typed[0].startswith("-") and not typed[0].isdecimal()
-    return typed if named else [session.begun_run, *typed]
+    named = arguments and not arguments[0].startswith("-") and not arguments[0].isdecimal()
+    return arguments if named else [session.required_run, *arguments]
 
 
 def _diff_arguments(session: Session, typed: list[str]) -> list[str]:
-    arguments = _prepend_this_run(session, typed)
+    arguments = _default_to_current_run(session, typed)
     return arguments if len(arguments) > 1 else [*arguments, "--files"]
 
 
 def _export_arguments(session: Session, typed: list[str]) -> list[str]:
-    run = session.begun_run
+    run = session.required_run
     arguments = typed or [str(session.workspace / f"run-{run}.html")]
     return [run, *([] if {"-o", "--output"} & {*arguments} else ["-o"]), *arguments]
 
 
-def _build_printing_command(
+def _build_cli_command(
     usage: str, summary: str, arguments: Arguments = lambda _, typed: typed, aliases: str = ""
 ) -> SlashCommand:
     """A command that prints what `interlock NAME` does, completed as in a shell; `arguments` makes its arguments."""
     name = usage.partition(" ")[0]
 
     async def run_and_show(session: Session, rest: str) -> None:
-        await show_command_output(session, name, arguments(session, split_shell_words(rest)))
+        await run_and_show_command(session, name, arguments(session, split_shell_words(rest)))
 
     def complete_arguments(session: Session, typed: str) -> Iterable[str]:
         *before, word = typed.split(" ")
-        of_a_run = arguments in (_prepend_this_run, _diff_arguments, _export_arguments)
-        known = _prepend_this_run(session, before) if of_a_run else before
+        of_a_run = arguments in (_default_to_current_run, _diff_arguments, _export_arguments)
+        known = _default_to_current_run(session, before) if of_a_run else before
         return [
-            found.value for found in complete_words([name, *known, word[:1] if word[:1] == "-" else ""]).words
+            found.value
+            for found in complete_last_word([name, *known, word[:1] if word[:1] == "-" else ""]).words
         ]
 
     return SlashCommand(usage, summary, run_and_show, complete_arguments, aliases)
@@ -136,15 +137,17 @@ async def _run_named_workflow(session: Session, arguments: str) -> None:
             raise UserError(f"The input of /run isn't JSON: {error}") from error
 
     def show_result(outcome: Outcome) -> None:
-        if outcome.shown and name not in _CONVERSING:
-            shown = str(outcome.shown.get("text") or "")
-            session.screen.show_renderable(render_result(name, drop_shown_text(outcome.shown, shown)))
+        if outcome.display_output and name not in _CONVERSING:
+            shown = str(outcome.display_output.get("text") or "")
+            session.screen.show_renderable(
+                render_workflow_result(name, drop_shown_text(outcome.display_output, shown))
+            )
 
-    session.run_beside(name, given, show_result)
+    session.run_side_workflow(name, given, show_result)
 
 
 def _complete_workflows(_: Session, typed: str) -> Iterable[str]:
-    return () if " " in typed else [found.value for found in complete_words(["run", ""]).words]
+    return () if " " in typed else [found.value for found in complete_last_word(["run", ""]).words]
 
 
 async def _show_help(session: Session, argument: str) -> None:
@@ -155,7 +158,7 @@ async def _show_help(session: Session, argument: str) -> None:
     session.screen.show_renderable(
         _build_table([(f"/{command.usage}", command.summary) for command in COMMANDS.values()])
     )
-    own = session.extensions.own()
+    own = session.extensions.get_extensions()
     if added := [*own.commands.items(), *own.skills.items()]:
         session.screen.show_renderable(_build_table([(f"/{name}", summary) for name, summary in added]))
     session.screen.show_renderable(_build_table(KEYS))
@@ -201,7 +204,7 @@ _LISTED = (
     SlashCommand(
         "resume [RUN]",
         "Resume another run of this folder",
-        command_actions.resume_named_run,
+        command_actions.resume_named_or_picked_run,
         command_actions.complete_run_ids,
         aliases="continue chat",
     ),
@@ -217,13 +220,13 @@ _LISTED = (
         command_actions.undo_changes,
         aliases="restore",
     ),
-    _build_printing_command(
+    _build_cli_command(
         "diff [STEP STEP]", "Show file changes of this run, or compare two steps", _diff_arguments
     ),
-    _build_printing_command(
-        "show [--calls]", "Show path, calls, tokens and decisions of this run", _prepend_this_run
+    _build_cli_command(
+        "show [--calls]", "Show path, calls, tokens and decisions of this run", _default_to_current_run
     ),
-    _build_printing_command("history [--all]", "List the steps of this run", _prepend_this_run),
+    _build_cli_command("history [--all]", "List the steps of this run", _default_to_current_run),
     SlashCommand(
         "context", "Show what fills the context window, by source", command_actions.show_context_window
     ),
@@ -233,7 +236,7 @@ _LISTED = (
         command_actions.show_statistics,
         aliases="cost usage",
     ),
-    _build_printing_command(
+    _build_cli_command(
         "export [FILE]", "Export this run as .html, .md or .json", _export_arguments, aliases="share"
     ),
     SlashCommand("editor", "Write a prompt in $EDITOR (also Ctrl-G)", command_actions.write_prompt_in_editor),
@@ -244,9 +247,9 @@ _LISTED = (
         command_actions.complete_auth_words,
     ),
     SlashCommand("copy", "Copy the last answer to the clipboard", command_actions.copy_last_answer),
-    _build_printing_command("approvals [RUN]", "List open requests, across all runs"),
-    _build_printing_command("runs [--all]", "List runs; `/runs rm RUN` deletes one", aliases="sessions"),
-    _build_printing_command("tools", "List the tools available to the model"),
+    _build_cli_command("approvals [RUN]", "List open requests, across all runs"),
+    _build_cli_command("runs [--all]", "List runs; `/runs rm RUN` deletes one", aliases="sessions"),
+    _build_cli_command("tools", "List the tools available to the model"),
     SlashCommand(
         "mcp [test SERVER]",
         "List MCP servers and what they offer",
@@ -254,13 +257,13 @@ _LISTED = (
         command_actions.complete_mcp_words,
     ),
     replace(
-        _build_printing_command("memory [add TEXT]", "Show or extend the memory files, such as GEMINI.md"),
+        _build_cli_command("memory [add TEXT]", "Show or extend the memory files, such as GEMINI.md"),
         run=_run_memory_command,
     ),
     SlashCommand(
         "init [HINT]",
         "Explore this repository and write GEMINI.md; asks first",
-        lambda session, rest: session.run_beside("init", rest.strip()),
+        lambda session, rest: session.run_side_workflow("init", rest.strip()),
     ),
     SlashCommand(
         "run WORKFLOW [PROMPT|JSON]",
@@ -268,17 +271,17 @@ _LISTED = (
         _run_named_workflow,
         _complete_workflows,
     ),
-    _build_printing_command("agents", "List sub-agents", _add_folder_and_trust),
-    _build_printing_command(
-        "hooks [test EVENT]", "List hooks, or show which hooks an event runs", _add_folder_and_trust
+    _build_cli_command("agents", "List sub-agents", _add_folder_and_trust_flags),
+    _build_cli_command(
+        "hooks [test EVENT]", "List hooks, or show which hooks an event runs", _add_folder_and_trust_flags
     ),
-    _build_printing_command(
+    _build_cli_command(
         "policy check TOOL JSON",
         "Show whether a call may run, and which rule decides",
-        _add_folder_and_trust,
+        _add_folder_and_trust_flags,
         aliases="permissions",
     ),
-    _build_printing_command("doctor", "Check this machine, the settings and the store"),
+    _build_cli_command("doctor", "Check this machine, the settings and the store"),
     SlashCommand("theme [NAME]", "Show or choose the colours", *build_choice_command("theme")),
     SlashCommand("vim", "Turn vi keys on or off", command_actions.toggle_vi_keys),
     SlashCommand(
@@ -297,7 +300,7 @@ _BY_ALIAS = {alias: command for command in COMMANDS.values() for alias in comman
 
 def commands_by_name(session: Session) -> Mapping[str, SlashCommand]:
     """All commands; the user's and the project's never hide a built-in one."""
-    own = session.extensions.own()
+    own = session.extensions.get_extensions()
     skills = {
         name: _build_custom_command(name, summary, _submit_skill) for name, summary in own.skills.items()
     }
@@ -314,20 +317,20 @@ def _build_custom_command(name: str, summary: str, run: Callable[[str, Session, 
 
 def _submit_custom_command(name: str, session: Session, arguments: str) -> None:
     """Submit a custom command; the run expands it (`nodes/main.py`)."""
-    session.submit(f"/{name} {arguments}".strip())
+    session.submit_prompt(f"/{name} {arguments}".strip())
 
 
 def _submit_skill(name: str, session: Session, arguments: str) -> None:
-    session.submit(f"Use the skill {name!r}. {arguments}".strip())
+    session.submit_prompt(f"Use the skill {name!r}. {arguments}".strip())
 
 
 def command_completions(session: Session, typed: str) -> Mapping[str, CommandOffer]:
     """Completions for a name being typed, including an MCP server's prompts after `SERVER:`."""
     there = dict(commands_by_name(session))
     server, colon, _ = typed.partition(":")
-    for name in session.extensions.own().servers:
+    for name in session.extensions.get_extensions().servers:
         asked = colon and name == server
-        found = session.extensions.prompts(name) if asked else {"": "prompts of this MCP server"}
+        found = session.extensions.get_server_prompts(name) if asked else {"": "prompts of this MCP server"}
         there |= {
             f"{name}:{one}": _build_custom_command(f"{name}:{one}", about, _submit_custom_command)
             for one, about in found.items()
@@ -344,9 +347,9 @@ def find_slash_command(session: Session, name: str) -> SlashCommand:
     if found := there.get(name) or _BY_ALIAS.get(name):
         return found
     server = name.partition(":")[0]
-    if ":" in name and server in session.extensions.own().servers:
+    if ":" in name and server in session.extensions.get_extensions().servers:
         return _build_custom_command(name, "a prompt of an MCP server", _submit_custom_command)
-    if problem := session.extensions.own().problems.get(name):
+    if problem := session.extensions.get_extensions().problems.get(name):
         raise UserError(f"Command '/{name}' can't be used: {problem}")
     begun = [n for n in there if n.startswith(name)] if name else []
     if len(begun) == 1:
@@ -366,20 +369,20 @@ def is_slash_command(line: str) -> bool:
 def handle_line(session: Session, line: str) -> None:
     """Handle a sent line: a command, a shell line or a prompt. What would disturb a working agent is queued."""
     if line.startswith("!") and line[1:].strip() and not session.busy:
-        session.do_instead_of_run(lambda: run_shell_line(session, line[1:].strip()))
+        session.run_exclusively(lambda: run_shell_line(session, line[1:].strip()))
         return
     if not (found := _NAME.match(line.strip())):
-        session.submit(line)
+        session.submit_prompt(line)
         return
     try:
         command = find_slash_command(session, found[1])
     except InterlockError as error:
-        session.failed(error)
+        session.report_error(error)
         return
     if session.busy and command.waits:
-        session.submit(line.strip())
+        session.submit_prompt(line.strip())
     else:
-        session.do_beside(_execute_slash_command(session, command, found[2] or ""))
+        session.run_in_background(_execute_slash_command(session, command, found[2] or ""))
 
 
 async def _execute_slash_command(session: Session, command: SlashCommand, arguments: str) -> None:

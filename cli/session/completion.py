@@ -19,25 +19,27 @@ from interlock.state.errors import InterlockError
 from interlock.state.workspace import Workspace
 
 
-class FuzzyNames:
+class FuzzyNameMatcher:
     """Names searched again with every letter typed."""
 
     def __init__(self, names: Sequence[str]) -> None:
         self._names = names
         self._lower = [name.lower() for name in names]
 
-    def find_matching(self, typed: str, most: int) -> list[int]:
+    def find_matching(self, typed: str, limit: int) -> list[int]:
         """Indices of names with the typed letters in order, ignoring case; the likeliest first."""
         wanted = typed.lower()
         if not wanted:
-            return list(range(min(most, len(self._names))))
+            return list(range(min(limit, len(self._names))))
         # Match each letter at its first occurrence: one pass over a name, whatever is typed.
-        pattern = re.compile("".join(f"[^{_escape_in_class(c)}]*{re.escape(c)}" for c in wanted), re.DOTALL)
+        pattern = re.compile(
+            "".join(f"[^{_escape_in_character_class(c)}]*{re.escape(c)}" for c in wanted), re.DOTALL
+        )
         found = (place for place, name in enumerate(self._lower) if pattern.match(name))
-        return nsmallest(most, found, key=lambda place: self._rank(place, wanted))
+        return nsmallest(limit, found, key=lambda place: self._match_rank(place, wanted))
 
-    def _rank(self, place: int, wanted: str) -> tuple[int, int, int]:
-        name = self._lower[place]
+    def _match_rank(self, index: int, wanted: str) -> tuple[int, int, int]:
+        name = self._lower[index]
         last = name.rstrip("/").rpartition("/")[2]
         tests = (
             name == wanted,
@@ -47,10 +49,10 @@ class FuzzyNames:
             wanted in name,
         )
         kind = next((number for number, holds in enumerate(tests) if holds), len(tests))
-        return kind, len(name), place
+        return kind, len(name), index
 
 
-def _escape_in_class(letter: str) -> str:
+def _escape_in_character_class(letter: str) -> str:
     return f"\\{letter}" if letter in "\\]^-[&~|" else letter
 
 
@@ -81,19 +83,19 @@ class WorkspaceFiles:
         """`workspace` is called once, in the reading thread."""
         self._open = workspace
         self._workspace: Workspace | None = None
-        self._names = FuzzyNames(())
+        self._names = FuzzyNameMatcher(())
         self._paths: Sequence[str] = ()
         self._read_at: float | None = None
         self._lock = Lock()
 
-    def find_matching(self, typed: str, most: int) -> list[str]:
+    def find_matching(self, typed: str, limit: int) -> list[str]:
         """Paths, folders with a final `/`; the likeliest first."""
         if self._read_at is None:
             self._read_paths()
         elif time.monotonic() - self._read_at > _FILES_FRESH_S and not self._lock.locked():
             Thread(target=self._read_paths, daemon=True).start()
         names, paths = self._names, self._paths
-        return [paths[place] for place in names.find_matching(typed, most)]
+        return [paths[place] for place in names.find_matching(typed, limit)]
 
     def _read_paths(self) -> None:
         with self._lock:
@@ -102,7 +104,7 @@ class WorkspaceFiles:
                 _files_and_folders(self._workspace), key=lambda path: (path.rstrip("/").count("/"), path)
             )
             if paths != self._paths:
-                self._names, self._paths = FuzzyNames(paths), paths
+                self._names, self._paths = FuzzyNameMatcher(paths), paths
             self._read_at = time.monotonic()
 
 
@@ -128,7 +130,7 @@ def _files_and_folders(workspace: Workspace) -> Iterator[str]:
                 shown = folder
 
 
-def quote_reference(path: str) -> str:
+def quote_file_reference(path: str) -> str:
     """The path as written behind `@`, quoted where necessary."""
     if _PLAIN.fullmatch(path) and not path.endswith(_CUT_OFF):
         return f"@{path}"
@@ -159,16 +161,16 @@ class SessionCompleter(Completer):
         known = self._commands(name)
         if not space:
             names = list(known)
-            for place in FuzzyNames(names).find_matching(name, _MOST):
+            for place in FuzzyNameMatcher(names).find_matching(name, _MOST):
                 about = to_one_line(known[names[place]].summary, 60)
                 yield Completion(f"/{names[place]}", -len(text), display_meta=about)
         elif name in known and (arguments := known[name].arguments):
             word = rest.rpartition(" ")[2]
             offered = list(arguments(rest))
-            for place in FuzzyNames(offered).find_matching(word, _MOST):
+            for place in FuzzyNameMatcher(offered).find_matching(word, _MOST):
                 yield Completion(offered[place], -len(word))
 
     def _complete_file(self, reference: re.Match[str]) -> Iterator[Completion]:
         typed = reference[1] if reference[1] is not None else re.sub(r"\\(.)", r"\1", reference[2])
         for path in self._files.find_matching(typed, _MOST):
-            yield Completion(quote_reference(path), -len(reference[0]), display=path)
+            yield Completion(quote_file_reference(path), -len(reference[0]), display=path)

@@ -33,7 +33,7 @@ from interlock.engine.client.requests import (
     decisions_on_other_requests,
     describe_request,
     edits_to_decide_together,
-    find_alike_outcomes,
+    find_similar_unknown_outcomes,
     make_decision,
     plan_under_review,
     request_headline,
@@ -55,7 +55,7 @@ _HINT = "↑ ↓ Enter · a longer text and / go to the input line"
 
 
 class PanelTerminal(Protocol):
-    async def run_in_whole_terminal(self, work: Callable[[], Any]) -> Any:
+    async def run_with_exclusive_terminal(self, work: Callable[[], Any]) -> Any:
         """Do something that needs the whole terminal."""
 
     async def show_in_pager(self, requests: Sequence[Request], /) -> None:
@@ -70,7 +70,7 @@ class DecisionPanel:
 
     def __init__(self, requests: Sequence[Request], terminal: PanelTerminal) -> None:
         self.requests, self.request, self._terminal = requests, requests[0], terminal
-        self.marked_index = 0
+        self.selected_index = 0
         """The entry that Enter takes."""
         self.text_wanted = ""
         """What to type as a line of text; empty: the menu decides."""
@@ -113,8 +113,8 @@ class DecisionPanel:
             back = "Esc: back" if self.text_wanted.startswith("why") else "Esc: later"
             return [*lines, ("class:asks", f"{self.text_wanted} (Enter; {back})")]
         for place, (key, label) in enumerate(self.menu_entries.items()):
-            style = "class:mark bold" if place == self.marked_index else ""
-            marks = chain([MARK if place == self.marked_index else "  "], repeat(_INDENT))
+            style = "class:mark bold" if place == self.selected_index else ""
+            marks = chain([MARK if place == self.selected_index else "  "], repeat(_INDENT))
             wrapped = wrap(f"[{key}] {label}", width - len(_INDENT), max_lines=_LABEL_LINES, placeholder=" …")
             lines += [
                 (style, f"{mark}{truncate_to_width(text, width - len(mark))}\n")
@@ -126,12 +126,12 @@ class DecisionPanel:
     def has_key(self, key: str) -> bool:
         return key in self.menu_entries or key in self.viewing_keys
 
-    def move_mark(self, by: int) -> None:
-        self.marked_index = (self.marked_index + by) % len(self.menu_entries)
+    def move_selection(self, offset: int) -> None:
+        self.selected_index = (self.selected_index + offset) % len(self.menu_entries)
 
     @property
-    def marked_key(self) -> str:
-        return [*self.menu_entries][self.marked_index]
+    def selected_key(self) -> str:
+        return [*self.menu_entries][self.selected_index]
 
     async def press_key(self, key: str) -> None:
         self.problem = ""
@@ -140,37 +140,37 @@ class DecisionPanel:
                 self.requests
             )
         elif self._saving is not None:
-            way, self._saving, self.marked_index = self._saving, None, 0
+            way, self._saving, self.selected_index = self._saving, None, 0
             if key == "y":
                 self._decide_all(way)
         elif key == _LATER:
-            self._resolve([])
+            self._resolve_decisions([])
         elif key == _SINGLY:
             self.singly = True
-            self._resolve([])
+            self._resolve_decisions([])
         else:
-            await self._take_choice(self._ways[key])
+            await self._apply_choice(self._ways[key])
 
-    async def _take_choice(self, way: AnswerChoice) -> None:
-        if way.takes == "arguments":
+    async def _apply_choice(self, choice: AnswerChoice) -> None:
+        if choice.takes == "arguments":
             try:
-                self._resolve(
+                self._resolve_decisions(
                     [
-                        await self._terminal.run_in_whole_terminal(
+                        await self._terminal.run_with_exclusive_terminal(
                             lambda: decide_with_edited_arguments(self.request)
                         )
                     ]
                 )
             except UserError as error:
                 self.problem = str(error)
-        elif way.takes == "reason":
+        elif choice.takes == "reason":
             self.text_wanted = "why not? (empty: no reason)"
-        elif way.choice == SAVED:
-            self._saving, self.marked_index = way, 1
+        elif choice.choice == SAVED:
+            self._saving, self.selected_index = choice, 1
         else:
-            self._decide_all(way)
+            self._decide_all(choice)
 
-    def take_typed_text(self, text: str) -> None:
+    def submit_typed_text(self, text: str) -> None:
         """Take the line of text: a reason, or an answer."""
         self.problem = ""
         if self.request["kind"] != "question":
@@ -184,7 +184,7 @@ class DecisionPanel:
             self.text_wanted = wanted[len(self._texts)]
             return
         try:
-            self._resolve([decide_with_answers(self.request, self._texts)])
+            self._resolve_decisions([decide_with_answers(self.request, self._texts)])
         except UserError as error:
             self._texts.clear()
             self.problem, self.text_wanted = str(error), wanted[0]
@@ -192,21 +192,21 @@ class DecisionPanel:
     def go_back(self) -> None:
         """From a reason or a second question back to the menu; from anything else: later."""
         if self._saving is not None:
-            self._saving, self.marked_index = None, 0
+            self._saving, self.selected_index = None, 0
         elif self.text_wanted and self.request["kind"] != "question":
             self.text_wanted = ""
         else:
-            self._resolve([])
+            self._resolve_decisions([])
 
-    def withdraw_question(self) -> None:
+    def close_as_decided_elsewhere(self) -> None:
         """Stop asking: it was decided elsewhere."""
         self.decided_elsewhere = True
-        self._resolve([])
+        self._resolve_decisions([])
 
-    def _decide_all(self, way: AnswerChoice, feedback: str | None = None) -> None:
-        self._resolve([make_decision(request, way, feedback) for request in self.requests])
+    def _decide_all(self, choice: AnswerChoice, feedback: str | None = None) -> None:
+        self._resolve_decisions([make_decision(request, choice, feedback) for request in self.requests])
 
-    def _resolve(self, decisions: list[Decision]) -> None:
+    def _resolve_decisions(self, decisions: list[Decision]) -> None:
         if not self.decided.done():
             self.decided.set_result(decisions)
 
@@ -224,11 +224,11 @@ async def ask_for_decisions(
     """
     made: list[Decision] = []
     settled: set[str] = set()
-    for title, several in _lists_decided_together(requests):
+    for title, several in _group_requests_decided_together(requests):
         screen.show_renderable(Text.assemble((title, "strong"), *_headline_list(several)))
         panel = DecisionPanel(several, terminal)
         found = await show_panel(panel)
-        _note_decisions(screen, panel, found)
+        _show_decision_note(screen, panel, found)
         made += found
         settled |= _settled_request_ids(found, requests)
         if not found and not panel.singly and not panel.decided_elsewhere:
@@ -242,7 +242,7 @@ async def ask_for_decisions(
         decisions = await show_panel(panel)
         if not decisions and not panel.decided_elsewhere:
             break
-        _note_decisions(screen, panel, decisions)
+        _show_decision_note(screen, panel, decisions)
         others = [other for other in requests if other["id"] not in settled | {request["id"]}]
         for decision in decisions:
             more, ids = decisions_on_other_requests(decision, request, others)
@@ -251,13 +251,15 @@ async def ask_for_decisions(
     return made
 
 
-def _lists_decided_together(requests: Sequence[Request]) -> Iterator[tuple[str, list[Request]]]:
+def _group_requests_decided_together(requests: Sequence[Request]) -> Iterator[tuple[str, list[Request]]]:
     """Requests that one decision may answer, and what they are."""
     if edits := edits_to_decide_together(requests):
         yield f"{len(edits)} edits wait for you", edits
     listed = set[str]()
     for number, request in enumerate(requests, 1):
-        if request["id"] not in listed and (others := find_alike_outcomes(request, requests[number:])):
+        if request["id"] not in listed and (
+            others := find_similar_unknown_outcomes(request, requests[number:])
+        ):
             listed |= {other["id"] for other in others}
             yield (
                 f"{len(others) + 1} unknown outcomes of {to_one_line(request['tool_name'])}",
@@ -274,17 +276,17 @@ def _settled_request_ids(made: Iterable[Decision], requests: Sequence[Request]) 
     )
 
 
-def show_request(screen: Screen, request: Request, count: str, color: bool) -> None:
+def show_request(screen: Screen, request: Request, position_prefix: str, color: bool) -> None:
     """Show what would happen and why it is asked."""
     if plan := plan_under_review(request):
         screen.show_markdown(plan)
-    screen.show_renderable(Text.from_ansi(request_text(request, count, color)))
+    screen.show_renderable(Text.from_ansi(request_text(request, position_prefix, color)))
     if describe_request(request).shows == "diff":
         room = max(terminal_size().rows - _AROUND, _FEWEST)
         screen.show_lines(preview_lines(request, screen.width, min(room, PREVIEW_LINES)))
 
 
-def request_text(request: Request, count: str, color: bool) -> str:
+def request_text(request: Request, position_prefix: str, color: bool) -> str:
     """The request as terminal lines, without a diff or a plan; the only control characters are our colours."""
     text = io.StringIO()
     paint = Paint(text)
@@ -294,7 +296,7 @@ def request_text(request: Request, count: str, color: bool) -> str:
         [
             "",
             *request_lines(
-                request, count, paint, PREVIEW_LINES, more, omits_preview=True, answered_by_key=True
+                request, position_prefix, paint, PREVIEW_LINES, more, omits_preview=True, answered_by_key=True
             ),
         ]
     )
@@ -324,7 +326,7 @@ def _headline_list(edits: Sequence[Request]) -> Iterator[str | tuple[str, Litera
         yield (f"\n      … {len(edits) - _LISTED} more: [{_VIEW}]", "dim")
 
 
-def _note_decisions(screen: Screen, panel: DecisionPanel, decisions: Sequence[Decision]) -> None:
+def _show_decision_note(screen: Screen, panel: DecisionPanel, decisions: Sequence[Decision]) -> None:
     if decisions:
         all_of = f"all {len(decisions)}: " if len(panel.requests) > 1 else ""
         screen.show_note(f"▸ {all_of}{to_one_line(decision_text(panel.request, decisions[0]), 200)}")
@@ -336,7 +338,7 @@ _ALONE_S = 0.15
 """Seconds without another key before and after one that decides: a typed word may contain a `y`, too."""
 
 
-class MenuKeys:
+class MenuKeyHandler:
     """Tells keys that decide from keys that write."""
 
     def __init__(
@@ -351,12 +353,12 @@ class MenuKeys:
         self._held_key = ""
         """A key that decides unless another follows: then both are text."""
 
-    def note_key_press(self) -> float:
+    def record_key_press(self) -> float:
         """Note a key. Returns when it came, in seconds of the monotonic clock."""
         self._before, self._at = self._at, time.monotonic()
         return self._at
 
-    async def wait_until_quiet(self) -> None:
+    async def wait_until_typing_stops(self) -> None:
         """Wait until nobody types."""
         while time.monotonic() - self._at < _QUIET_S:
             await asyncio.sleep(0.05)
@@ -364,8 +366,8 @@ class MenuKeys:
     def forget_held_key(self) -> None:
         self._held_key = ""
 
-    def move_mark(self, by: int) -> None:
-        self._panel().move_mark(by)
+    def move_selection(self, offset: int) -> None:
+        self._panel().move_selection(offset)
         self._at = -_ALONE_S  # an arrow is no part of a word
 
     def go_back(self) -> None:
@@ -401,7 +403,7 @@ class MenuKeys:
         if panel.decided.done():
             return
         try:
-            await panel.press_key(panel.marked_key if key == "\r" else key.lower())
+            await panel.press_key(panel.selected_key if key == "\r" else key.lower())
         except InterlockError as error:
             self._failed(error)
         self._paint()

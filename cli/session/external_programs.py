@@ -32,28 +32,28 @@ from interlock.cli.render.output import (
 from interlock.cli.render.workflow_results import result_lines
 from interlock.cli.session.session import Session
 from interlock.cli.session.session_wording import reword_for_session
-from interlock.engine.client.requests import Request, brief_arguments
+from interlock.engine.client.requests import Request, summarize_arguments
 from interlock.services.files.disk import make_private_directory
-from interlock.services.files.filesystem import replace_file, sha256
+from interlock.services.files.filesystem import replace_private_file_locked, sha256
 from interlock.state.errors import InterlockError, UserError
 from interlock.state.events import ToolOutput, ToolStart
-from interlock.state.text import find_cut_diff_notice
+from interlock.state.text import find_truncated_diff_notice
 
 _MOST_LINES = 400
 """Lines of a command's output to show; a pager suits longer output better."""
 
 
-class _Page(io.StringIO):
+class _FakeTerminalPage(io.StringIO):
     """Pretends to be a terminal, so that output has its colours and width."""
 
     def isatty(self) -> bool:
         return True
 
 
-class _Remarks(_Page):
+class _RewordedRemarks(_FakeTerminalPage):
     """Writes to a page, in the session's words."""
 
-    def __init__(self, page: _Page) -> None:
+    def __init__(self, page: _FakeTerminalPage) -> None:
         super().__init__()
         self.page = page
 
@@ -63,8 +63,8 @@ class _Remarks(_Page):
 
 def capture_command_output(name: str, arguments: list[str]) -> str:
     """What `interlock NAME ARGUMENTS` writes, with colours; nobody can be asked."""
-    page = _Page()
-    with redirect_output(page, remarks := _Remarks(page)):
+    page = _FakeTerminalPage()
+    with redirect_output(page, remarks := _RewordedRemarks(page)):
         try:
             execute_command(name, arguments)
         except InterlockError as error:
@@ -74,12 +74,12 @@ def capture_command_output(name: str, arguments: list[str]) -> str:
     return page.getvalue().rstrip()
 
 
-def render_result(workflow: str, output: Mapping[str, Any]) -> Text:
+def render_workflow_result(workflow: str, output: Mapping[str, Any]) -> Text:
     """What `interlock run WORKFLOW` shows of its output on a terminal."""
-    page = _Page()
+    page = _FakeTerminalPage()
     with redirect_output(page, page):
         paint = result_paint()
-        paint.print_lines(result_lines(workflow, output, paint), keeps_lines=True)
+        paint.print_lines(result_lines(workflow, output, paint), keep_newlines=True)
     return Text.from_ansi(page.getvalue().rstrip())
 
 
@@ -87,7 +87,7 @@ _ADVISES = frozenset({"auth", "doctor"})
 """Commands whose results say what to type next, as remarks and errors of all do."""
 
 
-async def show_command_output(session: Session, name: str, arguments: Sequence[str]) -> None:
+async def run_and_show_command(session: Session, name: str, arguments: Sequence[str]) -> None:
     text = await to_thread(lambda: capture_command_output(name, [*arguments]))
     text = reword_for_session(text) if name in _ADVISES else text
     lines = text.split("\n") if text else []
@@ -130,7 +130,7 @@ class ProgramOutput:
         default_factory=lambda: codecs.getincrementaldecoder("utf-8")(errors="replace")
     )
 
-    def feed(self, data: bytes) -> str:
+    def append_bytes(self, data: bytes) -> str:
         text = self._decode.decode(data, final=not data)
         room = _KEPT - len(self.head)
         self.head += text[:room]
@@ -168,10 +168,10 @@ async def run_shell_line(session: Session, line: str) -> None:
     session.screen(ToolStart(tool_name="run_shell_command", tool_id="!", summary=f"! {to_one_line(line)}"))
     assert process.stdout is not None
     while data := await _read_output(process.stdout, process):
-        session.screen(ToolOutput(tool_id="!", text=output.feed(data)))
-    output.feed(b"")
+        session.screen(ToolOutput(tool_id="!", text=output.append_bytes(data)))
+    output.append_bytes(b"")
     code = await process.wait() if process.returncode is None else process.returncode
-    session.do_beside(_drain_stream(process.stdout))
+    session.run_in_background(_drain_stream(process.stdout))
     session.screen.end_drive()
     facts = [_format_exit_code(code), format_duration(loop.time() - began)]
     _show_shell_output(session, line, output.text, " · ".join(filter(None, facts)))
@@ -251,7 +251,7 @@ def save_clipboard_image(folder: Path) -> Path:
     raise UserError("The clipboard holds no image. Copy one, or name a file: @PATH")
 
 
-def find_image_file(text: str) -> Path | None:
+def find_pasted_image_file(text: str) -> Path | None:
     """The image file that a pasted text names, as terminals paste a file dropped on them."""
     name = text.strip().strip("'\"").replace("\\ ", " ").removeprefix("file://")
     if "\n" in name or not name.startswith("/") or not name.lower().endswith(IMAGES):
@@ -277,7 +277,7 @@ def _read_apple_clipboard(folder: Path) -> bytes:
 
 def _save_image(data: bytes, folder: Path) -> Path:
     make_private_directory(folder)
-    replace_file(file := folder / f"{sha256(data)[:16]}.png", data)
+    replace_private_file_locked(file := folder / f"{sha256(data)[:16]}.png", data)
     return file
 
 
@@ -301,10 +301,10 @@ def open_difftool(requests: Sequence[Request], workspace: Path) -> None:
     """Open each edit in `git difftool`, which the person's own git settings name. Raises `UserError`."""
     with tempfile.TemporaryDirectory(prefix="interlock-diff-") as folder:
         for number, request in enumerate(requests, 1):
-            name = Path(brief_arguments(request["args"])).name or "file"
+            name = Path(summarize_arguments(request["args"])).name or "file"
             files = [Path(folder, side, str(number), name) for side in ("before", "after")]
             for file, text in zip(
-                files, diff_sides(request["preview"], _read_current_text(request, workspace)), strict=True
+                files, diff_sides(request["preview"], _read_edited_file(request, workspace)), strict=True
             ):
                 file.parent.mkdir(parents=True)
                 file.write_text(text, encoding="utf-8")
@@ -318,16 +318,16 @@ def open_difftool(requests: Sequence[Request], workspace: Path) -> None:
                 raise UserError("git difftool failed. Name a tool: git config --global diff.tool vimdiff")
 
 
-def _read_current_text(request: Request, workspace: Path) -> str:
+def _read_edited_file(request: Request, workspace: Path) -> str:
     try:
-        return (workspace / brief_arguments(request["args"])).read_text(encoding="utf-8")
+        return (workspace / summarize_arguments(request["args"])).read_text(encoding="utf-8")
     except (OSError, ValueError):
         return ""
 
 
 def diff_sides(diff: str, current: str) -> tuple[str, str]:
     """The text before and after a diff: whole where it fits `current`, else its hunks alone, as when it is cut."""
-    if cut := find_cut_diff_notice(diff):
+    if cut := find_truncated_diff_notice(diff):
         was, becomes = _hunk_sides(diff)
         return was + cut, becomes + cut
     before: list[str] = []

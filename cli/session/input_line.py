@@ -29,11 +29,11 @@ from prompt_toolkit.layout.controls import BufferControl, SearchBufferControl
 from prompt_toolkit.layout.processors import HighlightIncrementalSearchProcessor, Processor
 from prompt_toolkit.styles import Style
 
-from interlock.cli.session.external_programs import find_image_file, save_clipboard_image
+from interlock.cli.session.external_programs import find_pasted_image_file, save_clipboard_image
 from interlock.cli.session.session import Session
-from interlock.cli.terminal import in_foreground
+from interlock.cli.terminal import enter_mode_in_foreground
 from interlock.services.files.disk import make_private_directory
-from interlock.services.files.filesystem import lock_folder, replace_file, sha256
+from interlock.services.files.filesystem import lock_folder, replace_private_file_locked, sha256
 from interlock.state.errors import InterlockError
 
 _FOLDED_LINES, _FOLDED_CHARS = 10, 1_000
@@ -55,7 +55,7 @@ class Pastes:
         self._texts: dict[str, str] = {}
         self._images: list[Path] = []
 
-    def mark_image(self, file: Path) -> str:
+    def register_image(self, file: Path) -> str:
         """Returns a mark for an image that is sent with the prompt."""
         if file not in self._images:
             self._images.append(file)
@@ -80,7 +80,7 @@ class Pastes:
         """The text with each mark replaced by its paste."""
         return _MARK.sub(lambda mark: self._texts.get(mark[1], mark[0]), text)
 
-    def mark_at_end(self, text: str) -> str:
+    def trailing_mark(self, text: str) -> str:
         """The mark that ends the text, or nothing."""
         found = re.search(rf"{_MARK.pattern}$", text)
         return found[0] if found and found[1] in self._texts else ""
@@ -123,7 +123,9 @@ class InputHistory(History):
             make_private_directory(self.path.parent)
             with lock_folder(self.path.parent):
                 if self.path.exists() and self.path.stat().st_size > _FILE_SIZE:
-                    replace_file(self.path, "".join(f"{kept}\n" for kept in self._read_lines()).encode())
+                    replace_private_file_locked(
+                        self.path, "".join(f"{kept}\n" for kept in self._read_lines()).encode()
+                    )
                 handle = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o600)
                 with os.fdopen(handle, "w", encoding="utf-8") as file:
                     file.write(line)
@@ -158,10 +160,10 @@ class SessionInput(Vt100Input):
     """The terminal's keys, with Ctrl-J for Shift-Enter."""
 
     def raw_mode(self) -> AbstractContextManager[None]:
-        return in_foreground(super().raw_mode())
+        return enter_mode_in_foreground(super().raw_mode())
 
     def cooked_mode(self) -> AbstractContextManager[None]:
-        return in_foreground(super().cooked_mode())
+        return enter_mode_in_foreground(super().cooked_mode())
 
     def read_keys(self) -> list[KeyPress]:
         found = list[KeyPress]()
@@ -219,15 +221,15 @@ def build_input_control(buffer: Buffer, search: SearchBufferControl) -> BufferCo
     return BufferControl(buffer, marked, search_buffer_control=search, preview_search=True)
 
 
-def build_input_keys(
+def build_input_key_bindings(
     session: Session, buffer: Buffer, pastes: Pastes, switch_mode: Callable[[], None]
 ) -> KeyBindings:
     """The input's keys, besides those of emacs and vi. `switch_mode` switches the approval mode."""
     keys, typing = KeyBindings(), has_focus(buffer)
     offered = Condition(lambda: buffer.complete_state is not None)
-    _add_sending_keys(keys, typing, buffer)
-    _add_pasting_keys(keys, typing, session, buffer, pastes)
-    _add_escape_keys(keys, typing, session, buffer)
+    _bind_enter_keys(keys, typing, buffer)
+    _bind_paste_keys(keys, typing, session, buffer, pastes)
+    _bind_escape_keys(keys, typing, session, buffer)
 
     @keys.add("s-tab", filter=typing & ~offered)
     def _next_mode(_: KeyPressEvent) -> None:
@@ -237,7 +239,7 @@ def build_input_keys(
     @keys.add("c-g", filter=typing & ~offered)
     def _editor(event: KeyPressEvent) -> None:
         async def edit() -> None:
-            text = await session.edit_text(pastes.expand_marks(buffer.text), ".md")
+            text = await session.edit_text_in_editor(pastes.expand_marks(buffer.text), ".md")
             if text is not None:
                 buffer.document = Document(pastes.fold_paste(text.rstrip("\n")))
 
@@ -246,7 +248,7 @@ def build_input_keys(
     return keys
 
 
-def _add_sending_keys(keys: KeyBindings, typing: Filter, buffer: Buffer) -> None:
+def _bind_enter_keys(keys: KeyBindings, typing: Filter, buffer: Buffer) -> None:
     @keys.add("enter", filter=typing)
     def _enter(_: KeyPressEvent) -> None:
         """Send, or accept the marked completion, already in the line; only a command's name is sent as well."""
@@ -266,13 +268,13 @@ def _add_sending_keys(keys: KeyBindings, typing: Filter, buffer: Buffer) -> None
         buffer.insert_text("\n")
 
 
-def _add_pasting_keys(
+def _bind_paste_keys(
     keys: KeyBindings, typing: Filter, session: Session, buffer: Buffer, pastes: Pastes
 ) -> None:
     @keys.add(Keys.BracketedPaste, filter=typing)
     def _paste(event: KeyPressEvent) -> None:
-        image = find_image_file(event.data)
-        buffer.insert_text(pastes.mark_image(image) if image else pastes.fold_paste(event.data))
+        image = find_pasted_image_file(event.data)
+        buffer.insert_text(pastes.register_image(image) if image else pastes.fold_paste(event.data))
 
     @keys.add("c-v", filter=typing & (emacs_mode | vi_insert_mode))
     def _image(event: KeyPressEvent) -> None:
@@ -280,20 +282,20 @@ def _add_pasting_keys(
             try:
                 found = await asyncio.to_thread(save_clipboard_image, session.home / "input" / "images")
             except InterlockError as error:
-                session.failed(error)
+                session.report_error(error)
             else:
-                buffer.insert_text(pastes.mark_image(found))
+                buffer.insert_text(pastes.register_image(found))
 
         event.app.create_background_task(paste())
 
-    folded = Condition(lambda: bool(pastes.mark_at_end(buffer.document.text_before_cursor)))
+    folded = Condition(lambda: bool(pastes.trailing_mark(buffer.document.text_before_cursor)))
 
     @keys.add("backspace", filter=typing & folded)
     def _remove(_: KeyPressEvent) -> None:
-        buffer.delete_before_cursor(len(pastes.mark_at_end(buffer.document.text_before_cursor)))
+        buffer.delete_before_cursor(len(pastes.trailing_mark(buffer.document.text_before_cursor)))
 
 
-def _add_escape_keys(keys: KeyBindings, typing: Filter, session: Session, buffer: Buffer) -> None:
+def _bind_escape_keys(keys: KeyBindings, typing: Filter, session: Session, buffer: Buffer) -> None:
     """Escape closes the menu, else stops the agent; twice clears the line, which the history keeps."""
     plain = emacs_mode | vi_navigation_mode
 

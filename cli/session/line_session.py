@@ -32,14 +32,14 @@ class LineTerminal:
         self._screen = screen
         self.left = False
 
-    async def run_until_left(self, session: Session, prompt: str, run: str | None) -> None:
+    async def run_until_exit(self, session: Session, prompt: str, run: str | None) -> None:
         self._cancel = session.cancel
-        self._handle_signals()
-        session.begin()
+        self._install_signal_handlers()
+        session.start_engine_thread()
         if run:
-            session.switch(run)
+            session.switch_run(run)
         if prompt:
-            session.submit(prompt)
+            session.submit_prompt(prompt)
         try:
             await self._wait_until_idle(session)
             self._screen.typed_above = True
@@ -49,9 +49,9 @@ class LineTerminal:
                 await self._wait_until_idle(session)
         finally:
             await session.close()
-            self._print_finished()
+            self._print_finished_output()
 
-    def _handle_signals(self) -> None:
+    def _install_signal_handlers(self) -> None:
         for number in _SIGNALS:
             action = self._cancel if number == signal.SIGINT else self.end_session
             asyncio.get_running_loop().add_signal_handler(number, action)
@@ -68,7 +68,7 @@ class LineTerminal:
             await came.wait()
         finally:
             loop.remove_reader(sys.stdin)
-            self._handle_signals()
+            self._install_signal_handlers()
         line = "" if self.left else sys.stdin.readline()
         if not line:
             print()
@@ -78,12 +78,12 @@ class LineTerminal:
 
     async def _wait_until_idle(self, session: Session) -> None:
         while session.is_working and not self.left:
-            self._print_finished()
+            self._print_finished_output()
             await asyncio.sleep(_LOOK_S)
-        self._print_finished()
+        self._print_finished_output()
 
-    def _print_finished(self) -> None:
-        sys.stdout.write(STYLES.sub("", self._screen.take_finished()))
+    def _print_finished_output(self) -> None:
+        sys.stdout.write(STYLES.sub("", self._screen.take_finished_output()))
         sys.stdout.flush()
 
     def schedule_painting(self) -> None:
@@ -95,18 +95,18 @@ class LineTerminal:
     def notify_person(self, event: NotificationEvent) -> None:
         notify_terminal(event, sys.stdout)
 
-    async def decide(self, run: str, requests: Sequence[Mapping[str, Any]], /) -> list[Decision]:
-        self._print_finished()
-        with _raise_on_signal():
+    async def ask_for_decisions(self, run: str, requests: Sequence[Mapping[str, Any]], /) -> list[Decision]:
+        self._print_finished_output()
+        with _raise_interrupt_on_signal():
             return ask_for_decisions(run, requests, Paint(sys.stderr))
 
-    def still_asked(self, waiting: Collection[str]) -> None:
+    def withdraw_decided_requests(self, waiting_ids: Collection[str]) -> None:
         """No-op: a decision that comes too late is reported when it is made."""
 
-    async def run_in_whole_terminal(self, work: Callable[[], T]) -> T:
-        self._print_finished()
+    async def run_with_exclusive_terminal(self, work: Callable[[], T]) -> T:
+        self._print_finished_output()
         try:
-            with _raise_on_signal():
+            with _raise_interrupt_on_signal():
                 return work()
         except KeyboardInterrupt:
             raise UserError("Stopped.") from None
@@ -115,17 +115,17 @@ class LineTerminal:
         self,
         title: str,
         rows: Sequence[Row],
-        marked: int = 0,
+        marked_index: int = 0,
         text_reader: Iterable[None] = (),  # noqa: ARG002 - nothing here searches
     ) -> Row | None:
         for number, row in enumerate(rows, 1):
             self._screen.show_note(
-                f"{'*' if number == marked + 1 else ' '} {number:>2}  {row.name}  {row.about}"
+                f"{'*' if number == marked_index + 1 else ' '} {number:>2}  {row.name}  {row.about}"
             )
-        self._print_finished()
+        self._print_finished_output()
         while True:
             try:
-                with _raise_on_signal():
+                with _raise_interrupt_on_signal():
                     text = input(f"{title} [1-{len(rows)}, Enter: none] ").strip()
             except (EOFError, KeyboardInterrupt):
                 return None
@@ -135,7 +135,9 @@ class LineTerminal:
                 return rows[int(text) - 1]
 
     async def ask_yes_or_no(self, question: str) -> bool:
-        return (await self.run_in_whole_terminal(lambda: input(f"{question} [y/N] "))).strip().lower() in (
+        return (
+            await self.run_with_exclusive_terminal(lambda: input(f"{question} [y/N] "))
+        ).strip().lower() in (
             "y",
             "yes",
         )
@@ -143,13 +145,13 @@ class LineTerminal:
     def suggest_prompt(self, text: str) -> None:
         self._screen.show_note(f"It was: {text}")
 
-    def take_back(self, texts: Sequence[str]) -> None:
-        for text in texts:
+    def return_queued_prompts(self, prompts: Sequence[str]) -> None:
+        for text in prompts:
             self._screen.show_note(f"Not sent: {text}")
 
 
 @contextmanager
-def _raise_on_signal() -> Generator[None]:
+def _raise_interrupt_on_signal() -> Generator[None]:
     """Let a signal interrupt reading a line: asyncio would only note it."""
 
     def end(*_: object) -> NoReturn:
@@ -168,7 +170,7 @@ def run_line_session(options: Options, workflow: str, prompt: str = "", run: str
     lines = LineTerminal(screen)
     session = Session(options, workflow, screen, lines)
     session.take = lambda text: handle_line(session, text)
-    asyncio.run(lines.run_until_left(session, prompt, run))
+    asyncio.run(lines.run_until_exit(session, prompt, run))
     if session.run:
         print(f"Go on with: interlock -r {session.run}")
     return 0

@@ -6,7 +6,12 @@ from collections.abc import Sequence
 from markdown_it.tree import SyntaxTreeNode
 from rich.text import Text
 
-from interlock.cli.session.markdown_layout import Page, language_of_fence, needs_blank_line, parse_blocks
+from interlock.cli.session.markdown_layout import (
+    MarkdownLayout,
+    language_of_fence,
+    needs_blank_line,
+    parse_markdown_blocks,
+)
 
 LIMIT = 16_000
 """Characters of an unfinished block beyond which it is finished as it is, which keeps the work linear."""
@@ -27,7 +32,7 @@ _CLOSED_AT_ONCE = {"heading", "hr"}
 class MarkdownStream:
     """Takes an answer in pieces. The result doesn't depend on how it was split."""
 
-    def __init__(self, page: Page) -> None:
+    def __init__(self, page: MarkdownLayout) -> None:
         self.page = page
         """May be replaced to change the width; finished lines stay as they are."""
         self._partial: list[str] = []
@@ -41,7 +46,7 @@ class MarkdownStream:
         """A blank line has followed it."""
         self._number = 0
         """Number of the next item in a list whose first items are finished; 0: none."""
-        self._fence: _OpenFence | None = None
+        self._fence: _OpenCodeFence | None = None
 
     def feed(self, text: str) -> list[Text]:
         shown: list[Text] = []
@@ -51,19 +56,19 @@ class MarkdownStream:
             shown += self._feed_line(self._take_line())
         return shown + self._add_to_line(rest)
 
-    def end(self) -> list[Text]:
+    def finish(self) -> list[Text]:
         shown = self._feed_line(self._take_line()) if self._partial_size else []
         if self._fence:
             shown += self._fence.finish_lines(self.page)
             self._fence = None
         return shown + self._finish_settled_blocks(final=True)
 
-    def tail(self) -> list[Text]:
+    def render_unfinished(self) -> list[Text]:
         """The unfinished text as it looks now; only the end of a long one."""
         self._partial = ["".join(self._partial)]
         partial = self._partial[0][-_SEEN:]
         if self._fence:
-            return self._fence.tail(self.page, partial)
+            return self._fence.render_unfinished(self.page, partial)
         lines: list[str] = []
         size = len(partial)
         for line in reversed(self._pending):
@@ -74,7 +79,7 @@ class MarkdownStream:
         lines.reverse()
         if partial and not _UNDECIDED.fullmatch(partial):
             lines.append(partial)
-        nodes = parse_blocks(lines)
+        nodes = parse_markdown_blocks(lines)
         if not nodes:
             return []
         apart = bool(self._before) and (self._gap or needs_blank_line(self._before, nodes[0], lines))
@@ -94,7 +99,7 @@ class MarkdownStream:
             whole, piece = self._take_line(), piece[room:]
             at = whole.rfind(" ", LIMIT // 2) + 1 or len(whole)
             shown += self._feed_line(whole[:at])
-            shown += self._force_finish()
+            shown += self._force_finish_block()
             piece = whole[at:] + piece
         if piece:
             self._partial.append(piece)
@@ -117,13 +122,13 @@ class MarkdownStream:
         self._size += len(line) + 1
         decides = not line.strip() or after_blank or _BEGINS.match(line)
         if self._size > LIMIT:
-            return self._finish_settled_blocks() + (self._force_finish() if self._size > LIMIT else [])
+            return self._finish_settled_blocks() + (self._force_finish_block() if self._size > LIMIT else [])
         return self._finish_settled_blocks() if decides and self._size >= self._next_try else []
 
     def _finish_settled_blocks(self, final: bool = False) -> list[Text]:
         """Finish the blocks that can't change any more; `final`: all of them."""
         lines, self._pending = self._pending, []
-        nodes = parse_blocks(lines)
+        nodes = parse_markdown_blocks(lines)
         shown: list[Text] = []
         for node in nodes[:-1]:
             shown += self._finish_block(node, lines)
@@ -151,7 +156,7 @@ class MarkdownStream:
         start = (node.map or (0, 0))[0]
         if node.type == "fence" and not final:
             shown = self._blank_line_above(node, lines)
-            self._fence = _OpenFence(lines[start], node)
+            self._fence = _OpenCodeFence(lines[start], node)
             shown += [Text(lines[start].strip(), "dim")] if self.page.should_show_fences() else []
             return shown, start + 1
         blank = not lines[-1].strip()
@@ -166,7 +171,7 @@ class MarkdownStream:
         if lines[last].startswith("    "):
             return [], (node.map or (0, 0))[0]  # alone it would be code
         number = self._number or int(str(node.attrs.get("start", 1)))
-        shown = self._finish_block(parse_blocks(lines[:last])[-1], lines)
+        shown = self._finish_block(parse_markdown_blocks(lines[:last])[-1], lines)
         self._number = number + len(node.children) - 1
         return shown, last
 
@@ -187,11 +192,11 @@ class MarkdownStream:
         close = {before, node.type} <= {"paragraph", "bullet_list", "ordered_list"}
         return [Text("")] if before and (gap or not (goes_on or close)) else []
 
-    def _force_finish(self) -> list[Text]:
+    def _force_finish_block(self) -> list[Text]:
         """Finish a block that is too long; a table's head is kept, and repeated above what follows."""
         lines = self._pending
         shown = self._finish_settled_blocks(final=True)
-        nodes = parse_blocks(lines[:2]) if len(lines) > 2 else []
+        nodes = parse_markdown_blocks(lines[:2]) if len(lines) > 2 else []
         if nodes and nodes[-1].type == "table":
             self._pending = [*lines[:2]]
             self._size = sum(len(line) + 1 for line in self._pending)
@@ -199,7 +204,7 @@ class MarkdownStream:
         return shown
 
 
-class _OpenFence:
+class _OpenCodeFence:
     """An open code block: its lines can't change any more."""
 
     def __init__(self, opening: str, node: SyntaxTreeNode) -> None:
@@ -210,7 +215,7 @@ class _OpenFence:
         self._context: list[str] = []
         self.closed = False
 
-    def feed_line(self, line: str, page: Page) -> list[Text]:
+    def feed_line(self, line: str, page: MarkdownLayout) -> list[Text]:
         if self._close.fullmatch(line):
             self.closed = True
             return [
@@ -220,18 +225,18 @@ class _OpenFence:
         self._lines.append(self._dedent(line))
         return self.finish_lines(page) if len(self._lines) >= _CHUNK else []
 
-    def finish_lines(self, page: Page) -> list[Text]:
+    def finish_lines(self, page: MarkdownLayout) -> list[Text]:
         """Finish the pending lines."""
-        shown = self._highlight(page, self._lines)
+        shown = self._highlight_lines(page, self._lines)
         self._context = [*self._context, *self._lines][-_CONTEXT:]
         self._lines = []
         return shown
 
-    def tail(self, page: Page, partial: str) -> list[Text]:
+    def render_unfinished(self, page: MarkdownLayout, partial: str) -> list[Text]:
         last = [self._dedent(partial)] if partial and not self._close.fullmatch(partial) else []
-        return self._highlight(page, [*self._lines, *last])
+        return self._highlight_lines(page, [*self._lines, *last])
 
-    def _highlight(self, page: Page, lines: Sequence[str]) -> list[Text]:
+    def _highlight_lines(self, page: MarkdownLayout, lines: Sequence[str]) -> list[Text]:
         return page.highlight_code([*self._context, *lines], self._language, len(self._context))
 
     def _dedent(self, line: str) -> str:

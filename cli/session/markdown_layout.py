@@ -20,7 +20,7 @@ from rich.syntax import ANSISyntaxTheme, Syntax
 from rich.table import Table
 from rich.text import Text
 
-from interlock.state.text import escape_controls, make_visible
+from interlock.state.text import make_visible, sanitize_for_terminal
 
 _ANSI = ANSISyntaxTheme(
     {
@@ -58,12 +58,12 @@ def _markdown_parser() -> MarkdownIt:
     return made.disable("reference")
 
 
-def parse_blocks(lines: Sequence[str]) -> list[SyntaxTreeNode]:
+def parse_markdown_blocks(lines: Sequence[str]) -> list[SyntaxTreeNode]:
     """The text's blocks, each with its source lines (`map`)."""
     return SyntaxTreeNode(_markdown_parser().parse("\n".join(lines))).children
 
 
-class Page:
+class MarkdownLayout:
     """Lays out blocks at a given width."""
 
     def __init__(self, console: Console, width: int, code_style: str) -> None:
@@ -188,11 +188,11 @@ def _wrap_line(line: Text, width: int) -> Iterator[Text]:
 
 def strip_controls(line: Text) -> Text:
     """The line without control characters that a terminal would obey."""
-    plain = escape_controls(line.plain)
+    plain = sanitize_for_terminal(line.plain)
     return line if plain == line.plain else Text(plain, line.style)
 
 
-def to_ansi(line: Text, console: Console) -> Iterator[str]:
+def line_to_ansi(line: Text, console: Console) -> Iterator[str]:
     """The line as ANSI text with its line end, whole however long it is."""
     if "\t" in line.plain:
         line = line.copy()
@@ -228,14 +228,14 @@ def language_of_fence(info: str) -> str:
     return next(iter(info.strip().strip("{}").lstrip(".").replace(",", " ").split()), "")
 
 
-def needs_blank_line(before: str, node: SyntaxTreeNode, source: Sequence[str]) -> bool:
+def needs_blank_line(previous_type: str, node: SyntaxTreeNode, source: Sequence[str]) -> bool:
     """Whether a blank line separates a block from the one before it."""
     at = (node.map or (0, 0))[0]
     written = at > 0 and not source[at - 1].strip(" \t>")
-    return written or (node.type != "list_item" and not {before, node.type} <= _CLOSE)
+    return written or (node.type != "list_item" and not {previous_type, node.type} <= _CLOSE)
 
 
-def wrap_hanging(line: Text, width: int) -> Iterator[Text]:
+def wrap_with_hanging_indent(line: Text, width: int) -> Iterator[Text]:
     """Wrap at spaces; continuation lines are indented two more than the line itself."""
     line = line.copy()
     line.expand_tabs(4)

@@ -39,7 +39,7 @@ def hide_typed_input() -> Generator[None]:
         return
     with _clear_terminal_flags(termios.ICRNL, termios.ECHO | termios.ICANON):  # Enter stays \r
         try:
-            _store_typed_ahead()
+            _store_typeahead_keys()
             yield
         except SystemExit:  # interrupted in a question: turn bracketed paste off and show the cursor
             print("\x1b[?2004l\x1b[?25h", end="", flush=True)
@@ -47,7 +47,7 @@ def hide_typed_input() -> Generator[None]:
 
 
 @contextmanager
-def disable_echo() -> Generator[None]:
+def disable_plain_terminal_echo() -> Generator[None]:
     """Turn echo off where the terminal itself echoes lines. What was typed before isn't lost."""
     if not is_plain_terminal():
         yield
@@ -76,7 +76,7 @@ def _exit_on_signal(number: int, _: object) -> None:
     sys.exit(128 + number)
 
 
-def _store_typed_ahead() -> None:
+def _store_typeahead_keys() -> None:
     """Keep what was typed before; the terminal had turned its Enters into newlines."""
     from prompt_toolkit.input import create_input
     from prompt_toolkit.input.typeahead import store_typeahead
@@ -105,17 +105,17 @@ _NO_KEY = "Paste the key, then press Enter; Ctrl-C leaves."
 
 
 @dataclass(frozen=True)
-class _Chosen:
+class _ModelChoice:
     variables: dict[str, str] = field(default_factory=dict[str, str])
     model: str = "auto"
 
 
-def set_up_model(options: Options) -> None:
+def ask_for_and_store_model(options: Options) -> None:
     """Ask until something works, then store it. Raises `KeyboardInterrupt` if the person leaves; nothing is stored."""
     print(_WELCOME)
     settings, env = first_model.load_settings_and_env(options)
     try:
-        chosen = _retry_until_valid(lambda: _ask_for_provider(settings, env), "\n\n")
+        chosen = _retry_until_valid(lambda: _ask_for_provider_and_model(settings, env), "\n\n")
     except (EOFError, KeyboardInterrupt):
         keys = "GEMINI_API_KEY=…, ANTHROPIC_API_KEY=… or OPENAI_API_KEY=…"
         print(f"\nNothing was stored. Next time, or now: export {keys}, or -m provider:model")
@@ -123,8 +123,8 @@ def set_up_model(options: Options) -> None:
     _store_choice(chosen, options.user_home)
 
 
-def _ask_for_provider(settings: "Settings", env: Mapping[str, str]) -> _Chosen:
-    return _WAYS[_read_checked("Which one? [1] ", "1", _require_one_of(*_WAYS))](settings, env)
+def _ask_for_provider_and_model(settings: "Settings", env: Mapping[str, str]) -> _ModelChoice:
+    return _WAYS[_read_until_valid("Which one? [1] ", "1", _one_of_validator(*_WAYS))](settings, env)
 
 
 def _retry_until_valid(work: Callable[[], T], end: str = "\n") -> T:
@@ -154,11 +154,11 @@ def _read_line(question: str, hidden: bool = False) -> str:
     return PromptSession[str](input=typed, output=shown, is_password=hidden).prompt(question)
 
 
-def _read_checked(prompt: str, default: str, check: Callable[[str], str]) -> str:
+def _read_until_valid(prompt: str, default: str, check: Callable[[str], str]) -> str:
     return _retry_until_valid(lambda: check(_read_line(prompt).strip() or default))
 
 
-def _require_one_of(*known: str) -> Callable[[str], str]:
+def _one_of_validator(*known: str) -> Callable[[str], str]:
     def check(text: str) -> str:
         if text not in known:
             raise UserError(f"{text!r} is none of {', '.join(known)}.")
@@ -174,13 +174,13 @@ def _read_key(prompt: str) -> str:
     return key
 
 
-def _ask_for_gemini(settings: "Settings", env: Mapping[str, str]) -> _Chosen:
+def _ask_for_gemini_key_and_model(settings: "Settings", env: Mapping[str, str]) -> _ModelChoice:
     base = (env.get("GOOGLE_GEMINI_BASE_URL") or GEMINI_URL).rstrip("/")
-    with disable_echo():
+    with disable_plain_terminal_echo():
         key, models = _retry_until_valid(lambda: _read_working_gemini_key(base, settings))
     model = _ask_for_tiered_model(settings, models)
     elsewhere = {"GOOGLE_GEMINI_BASE_URL": base} if base != GEMINI_URL else {}  # the key belongs to it
-    return _Chosen({GEMINI_KEYS[0]: key, **elsewhere}, model)
+    return _ModelChoice({GEMINI_KEYS[0]: key, **elsewhere}, model)
 
 
 def _ask_for_tiered_model(settings: "Settings", models: Sequence[str]) -> str:
@@ -194,13 +194,13 @@ def _ask_for_tiered_model(settings: "Settings", models: Sequence[str]) -> str:
         resolve_model(settings, text)
         return text
 
-    return _read_checked("Model [auto: chosen for each prompt] ", "auto", known)
+    return _read_until_valid("Model [auto: chosen for each prompt] ", "auto", known)
 
 
-def _ask_for_key_of(provider: str) -> Callable[["Settings", Mapping[str, str]], _Chosen]:
+def _make_key_and_model_asker(provider: str) -> Callable[["Settings", Mapping[str, str]], _ModelChoice]:
     """Return what asks for the key of a provider, tries it and asks for a model."""
 
-    def asks(settings: "Settings", env: Mapping[str, str]) -> _Chosen:
+    def asks(settings: "Settings", env: Mapping[str, str]) -> _ModelChoice:
         from interlock.services.models.names import PROVIDERS, require_package
 
         require_package(f"{provider}:any")
@@ -212,7 +212,7 @@ def _ask_for_key_of(provider: str) -> Callable[["Settings", Mapping[str, str]], 
             print("Trying it …")
             return key, first_model.list_provider_models(provider, {**env, variable: key})
 
-        with disable_echo():
+        with disable_plain_terminal_echo():
             key, models = _retry_until_valid(tried)
         if provider in TIERS:
             model = _ask_for_tiered_model(settings, models)
@@ -221,14 +221,14 @@ def _ask_for_key_of(provider: str) -> Callable[["Settings", Mapping[str, str]], 
                 f"It works. {format_count(len(models), 'model')} {'is' if len(models) == 1 else 'are'} there."
             )
             example = "Model, such as anthropic/claude-sonnet-4.5: "
-            model = f"{provider}:{_read_checked(example, '', _require_known_model(models))}"
+            model = f"{provider}:{_read_until_valid(example, '', _known_model_validator(models))}"
         elsewhere = {address: env[address]} if env.get(address) else {}  # the key belongs to it
-        return _Chosen({variable: key, **elsewhere}, model)
+        return _ModelChoice({variable: key, **elsewhere}, model)
 
     return asks
 
 
-def _require_known_model(models: Sequence[str]) -> Callable[[str], str]:
+def _known_model_validator(models: Sequence[str]) -> Callable[[str], str]:
     def check(text: str) -> str:
         if text not in models:
             raise UserError(f"No model {text!r}.{did_you_mean(text, models)} Give the name of one.")
@@ -242,13 +242,13 @@ def _read_working_gemini_key(base: str, settings: "Settings") -> tuple[str, list
     if not (key := _read_key("Key (hidden): ")):
         raise UserError(_NO_KEY)
     models = first_model.list_gemini_models(base, key)
-    trial = first_model.pick_cheap_gemini(settings, models)
+    trial = first_model.pick_gemini_test_model(settings, models)
     print(f"Trying {trial} …")
-    first_model.send_gemini_test(base, key, trial)
+    first_model.send_gemini_test_request(base, key, trial)
     return key, models
 
 
-def _ask_for_compatible_server(_settings: "Settings", env: Mapping[str, str]) -> _Chosen:
+def _ask_for_compatible_server(_settings: "Settings", env: Mapping[str, str]) -> _ModelChoice:
     from interlock.services.models.names import require_package
 
     require_package("openai:any")
@@ -257,28 +257,30 @@ def _ask_for_compatible_server(_settings: "Settings", env: Mapping[str, str]) ->
     def server() -> tuple[str, str, list[str]]:
         base = _read_line(f"Its address [{usual}] ").strip().rstrip("/") or usual
         base = base if "://" in base else f"http://{base}"
-        with disable_echo():
+        with disable_plain_terminal_echo():
             key = _read_key("Key (hidden; leave empty if none is needed): ")
-            return key, *first_model.list_served_models(base, key)
+            return key, *first_model.find_base_url_and_models(base, key)
 
     key, base, models = _retry_until_valid(server)
 
     def answers() -> str:
         model = _ask_for_model(models)
         print(f"Trying {make_visible(model)} …")
-        first_model.send_server_test(base, key, model)
+        first_model.send_openai_test_request(base, key, model)
         return model
 
     model = _retry_until_valid(answers)
     print("It works.")
-    return _Chosen({"OPENAI_BASE_URL": base, **({"OPENAI_API_KEY": key} if key else {})}, f"openai:{model}")
+    return _ModelChoice(
+        {"OPENAI_BASE_URL": base, **({"OPENAI_API_KEY": key} if key else {})}, f"openai:{model}"
+    )
 
 
 _WAYS = {
-    "1": _ask_for_gemini,
-    "2": _ask_for_key_of("anthropic"),
-    "3": _ask_for_key_of("openai"),
-    "4": _ask_for_key_of("openrouter"),
+    "1": _ask_for_gemini_key_and_model,
+    "2": _make_key_and_model_asker("anthropic"),
+    "3": _make_key_and_model_asker("openai"),
+    "4": _make_key_and_model_asker("openrouter"),
     "5": _ask_for_compatible_server,
 }
 """Number in `_WELCOME` → what asks."""
@@ -298,10 +300,10 @@ def _ask_for_model(models: Sequence[str]) -> str:
         return text
 
     first = models[0] if models else ""
-    return _read_checked(f"Model [{make_visible(first)}] " if first else "Model: ", first, known)
+    return _read_until_valid(f"Model [{make_visible(first)}] " if first else "Model: ", first, known)
 
 
-def _store_choice(chosen: _Chosen, home: Path) -> None:
+def _store_choice(chosen: _ModelChoice, home: Path) -> None:
     first_model.store_model_and_keys(chosen.variables, chosen.model, home)
     key = "key" if any(name.endswith("KEY") for name in chosen.variables) else "address"
     model = "; the model in ~/.interlock/settings.json" if chosen.model != "auto" else ""

@@ -17,7 +17,7 @@ from prompt_toolkit.layout.processors import BeforeInput
 from rich.cells import cell_len, set_cell_size
 
 from interlock.cli.render.output import to_one_line
-from interlock.cli.session.completion import FuzzyNames
+from interlock.cli.session.completion import FuzzyNameMatcher
 
 _MOST_LINES = 10
 MARK = "❯ "
@@ -39,13 +39,13 @@ class Picker:
         """`at`: the row marked first."""
         self.chosen: asyncio.Future[Row | None] = asyncio.get_running_loop().create_future()
         self._title, self._rows, self._width = title, rows, width
-        self._names = FuzzyNames([f"{row.name} {row.about}" for row in rows])
+        self._names = FuzzyNameMatcher([f"{row.name} {row.about}" for row in rows])
         self._longest = max((cell_len(to_one_line(row.name)) for row in rows), default=0)
         self._longest_about = max((cell_len(to_one_line(row.about)) for row in rows), default=0)
         self._found = list(range(len(rows)))
         self._at = min(max(at, 0), max(len(rows) - 1, 0))
         self._typed = Buffer(multiline=False, on_text_changed=lambda _: self._apply_filter())
-        keys = self._build_keys()
+        keys = self._build_key_bindings()
         self.input = BufferControl(
             self._typed,
             [BeforeInput("  filter: " if len(rows) > 2 else "  ", "class:dim")],
@@ -60,7 +60,7 @@ class Picker:
             ]
         )
 
-    def read_texts_in_thread(self, text_reader: Iterable[None], paint: Callable[[], None]) -> None:
+    def read_texts_in_thread(self, text_reader: Iterable[None], repaint: Callable[[], None]) -> None:
         """Take the steps of `text_reader`, which read the rows' texts, in a thread; what is shown follows."""
 
         def steps() -> None:
@@ -74,7 +74,7 @@ class Picker:
             marked = self._found[self._at] if self._found else None
             self._apply_filter()
             self._at = self._found.index(marked) if marked in self._found else 0
-            paint()
+            repaint()
 
         Thread(target=steps, daemon=True).start()
 
@@ -116,17 +116,17 @@ class Picker:
             ("", "\n"),
         ]
 
-    def _resolve(self, row: Row | None) -> None:
+    def _resolve_choice(self, row: Row | None) -> None:
         if not self.chosen.done():
             self.chosen.set_result(row)
 
-    def _build_move_handler(self, by: int) -> Callable[[KeyPressEvent], None]:
+    def _build_move_handler(self, offset: int) -> Callable[[KeyPressEvent], None]:
         def move(_: KeyPressEvent) -> None:
-            self._at = max(0, min(self._at + by, len(self._found) - 1))
+            self._at = max(0, min(self._at + offset, len(self._found) - 1))
 
         return move
 
-    def _build_keys(self) -> KeyBindings:
+    def _build_key_bindings(self) -> KeyBindings:
         keys = KeyBindings()
         steps = {"up": -1, "c-p": -1, "s-tab": -1, "down": 1, "c-n": 1, "tab": 1}
         steps |= {
@@ -141,14 +141,14 @@ class Picker:
         @keys.add("enter", eager=True)
         def _take(_: KeyPressEvent) -> None:
             if self._found:
-                self._resolve(self._rows[self._found[self._at]])
+                self._resolve_choice(self._rows[self._found[self._at]])
 
         @keys.add("escape", eager=True)
         @keys.add("c-c", eager=True)
         @keys.add("c-d", eager=True)
         @keys.add("c-g", eager=True)
         def _leave(_: KeyPressEvent) -> None:
-            self._resolve(None)
+            self._resolve_choice(None)
 
         return keys
 

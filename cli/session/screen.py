@@ -12,7 +12,13 @@ from interlock.cli.render.output import to_one_line
 from interlock.cli.session import blocks
 from interlock.cli.session.blocks import DriveProgress
 from interlock.cli.session.markdown import MarkdownStream
-from interlock.cli.session.markdown_layout import Page, fold_line, strip_controls, to_ansi, wrap_hanging
+from interlock.cli.session.markdown_layout import (
+    MarkdownLayout,
+    fold_line,
+    line_to_ansi,
+    strip_controls,
+    wrap_with_hanging_indent,
+)
 from interlock.cli.session.session_wording import reword_for_session
 from interlock.cli.session.terminal_output import PainterFirstLock
 from interlock.cli.session.theme import Theme
@@ -38,7 +44,7 @@ from interlock.state.events import (
     ToolStart,
     ToolUse,
 )
-from interlock.state.text import escape_controls
+from interlock.state.text import sanitize_for_terminal
 
 STYLES = re.compile(r"(\x1b\[[\d;]*m)")
 """SGR sequences (colours, bold) as rich writes them."""
@@ -85,7 +91,7 @@ class Screen:
         """Hashes of diffs already shown when the person was asked about them."""
 
     @contextmanager
-    def _changing(self) -> Generator[None]:
+    def _lock_and_notify(self) -> Generator[None]:
         """Hold the lock, then tell whoever paints."""
         with self._lock:
             yield
@@ -97,25 +103,25 @@ class Screen:
 
     @theme.setter
     def theme(self, theme: Theme) -> None:
-        with self._changing():
+        with self._lock_and_notify():
             self._theme = theme
-            self._apply_layout()
+            self._rebuild_console()
 
     def resize(self, width: int) -> None:
         """Set the width; finished lines stay as they are."""
         if width == self.width:
             return
-        with self._changing():
+        with self._lock_and_notify():
             self.width = max(width, 1)
-            self._apply_layout()
+            self._rebuild_console()
 
     def __call__(self, event: Event, /) -> None:
-        for part in self._split_event(event):
+        for part in self._split_long_event(event):
             with self._lock.acquire_after_painter():
                 self._handle_event(part)
             self.changed()
 
-    def _split_event(self, event: Event) -> Iterator[Event]:
+    def _split_long_event(self, event: Event) -> Iterator[Event]:
         """Split a long text into pieces, so that painting and keys get their turn in between."""
         whole = isinstance(event, Result) or (isinstance(event, MessageEvent) and not event.delta)
         text = self._new_answer_text(event)
@@ -145,49 +151,53 @@ class Screen:
     def show_prompt(self, prompt: str) -> None:
         if self.typed_above:
             return
-        with self._changing():
+        with self._lock_and_notify():
             self._finish_answer()
-            self._append_block(blocks.prompt_lines(prompt, self.width), "prompt", apart=True)
+            self._append_block(blocks.prompt_lines(prompt, self.width), "prompt", is_separated=True)
 
     def show_note(self, text: str, style: str = "dim") -> None:
-        with self._changing():
+        with self._lock_and_notify():
             self._show_line(text, style)
 
     def show_markdown(self, text: str) -> None:
         """Show a complete text the way answers are shown."""
-        with self._changing():
+        with self._lock_and_notify():
             self._finish_answer()
-            stream = MarkdownStream(self._make_page())
-            self._append_block([*stream.feed(escape_controls(text)), *stream.end()], "answer", apart=True)
+            stream = MarkdownStream(self._make_markdown_layout())
+            self._append_block(
+                [*stream.feed(sanitize_for_terminal(text)), *stream.finish()], "answer", is_separated=True
+            )
             self._kind = "answered"
 
     def show_renderable(self, renderable: RenderableType) -> None:
         """Show a rich table, diff or Markdown at this width; a text's lines are wrapped with a hanging indent."""
-        with self._changing():
+        with self._lock_and_notify():
             self._finish_answer()
             if isinstance(renderable, Text):
                 lines = renderable.split("\n", allow_blank=True)
                 self._append_block(
-                    (part for line in lines for part in wrap_hanging(line, self.width)), "shown", apart=True
+                    (part for line in lines for part in wrap_with_hanging_indent(line, self.width)),
+                    "shown",
+                    is_separated=True,
                 )
             else:
                 with self._console.capture() as capture:
                     self._console.print(renderable)
                 parts = STYLES.split(capture.get())
-                parts[::2] = map(escape_controls, parts[::2])
+                parts[::2] = map(sanitize_for_terminal, parts[::2])
                 self._out.append("\n" * bool(self._kind) + "".join(parts))
                 self._kind = "shown"
 
     def show_lines(self, lines: Iterable[Text]) -> None:
         """Show lines that fit the width, right below what was shown last."""
-        with self._changing():
+        with self._lock_and_notify():
             self._append_block(lines, "shown")
 
     def render_to_ansi(self, lines: Iterable[Text]) -> str:
         with self._lock:
             return self._to_ansi(map(strip_controls, lines))
 
-    def take_finished(self) -> str:
+    def take_finished_output(self) -> str:
         """Whole lines to print above now; each is handed out once."""
         with self._lock:
             out, self._out = self._out, []
@@ -201,7 +211,7 @@ class Screen:
 
     def end_drive(self) -> None:
         """End the drive: live lines become finished. Steps stay if it only waits for a person."""
-        with self._changing():
+        with self._lock_and_notify():
             self._finish_answer()
             if not self._waits:
                 self._finish_todos()
@@ -227,7 +237,7 @@ class Screen:
 
     def _live_lines(self, height: int, now: float) -> list[Text]:
         lines: list[Text] = []
-        if self._answer and (tail := self._answer.tail()):
+        if self._answer and (tail := self._answer.render_unfinished()):
             lines += [Text("")] * (self._kind not in ("", "answer")) + tail
         if not self._progress:
             return lines
@@ -248,7 +258,7 @@ class Screen:
                 self._progress = DriveProgress(self._clock())
                 self._text, self._waits = [], False
             case Result():
-                self._show_result(event)
+                self._show_drive_result(event)
             case ErrorEvent() if event.message not in self._warned:
                 self._warned.add(event.message)
                 text = f"{event.severity}: {to_one_line(reword_for_session(event.message))}"
@@ -267,7 +277,8 @@ class Screen:
                 self._ensure_progress().record_agent(event, self._clock())
             case AgentEnd():
                 self._append_block(
-                    [blocks.clip_to_width(self._ensure_progress().end_agent(event), self.width)], "line"
+                    [blocks.clip_to_width(self._ensure_progress().end_agent_and_describe(event), self.width)],
+                    "line",
                 )
             case Asking() | Finished() | Progress() | NodeStart() if self._progress:
                 if isinstance(event, Finished) and not event.agent:
@@ -288,11 +299,11 @@ class Screen:
         if self._answer is None:
             if not event.content.strip():
                 return
-            self._answer = MarkdownStream(self._make_page())
+            self._answer = MarkdownStream(self._make_markdown_layout())
             self._text = []
         self._text.append(event.content)
         self._set_activity("answering")
-        self._append_block(self._answer.feed(escape_controls(event.content)), "answer")
+        self._append_block(self._answer.feed(sanitize_for_terminal(event.content)), "answer")
 
     def _collect_thought(self, event: Thought) -> None:
         if not self._answer:
@@ -306,10 +317,10 @@ class Screen:
             return
         self._set_activity("")
         if self.show_thoughts:
-            stream = MarkdownStream(Page(self._console, self.width - 2, ""))
-            lines = [*stream.feed(escape_controls(thought.strip())), *stream.end()]
+            stream = MarkdownStream(MarkdownLayout(self._console, self.width - 2, ""))
+            lines = [*stream.feed(sanitize_for_terminal(thought.strip())), *stream.finish()]
             self._append_block(
-                (Text.assemble("  ", line, style="thought") for line in lines), "thought", apart=True
+                (Text.assemble("  ", line, style="thought") for line in lines), "thought", is_separated=True
             )
         elif about := blocks.thought_headline(thought):
             self._append_block([blocks.clip_to_width(Text(f"∴ {about}", "thought"), self.width)], "line")
@@ -318,12 +329,14 @@ class Screen:
         self._finish_thought()
         if self._answer:
             answer, self._answer = self._answer, None
-            self._append_block(answer.end(), "answer")
+            self._append_block(answer.finish(), "answer")
             self._kind = "answered"
 
     def _finish_todos(self) -> None:
         if self._todos:
-            self._append_block(blocks.todo_lines(self._todos, len(self._todos) + 1), "todos", apart=True)
+            self._append_block(
+                blocks.todo_lines(self._todos, len(self._todos) + 1), "todos", is_separated=True
+            )
             self._todos = ()
 
     def _handle_call_event(self, event: ToolUse | ToolStart | ToolOutput | ToolResultEvent) -> None:
@@ -333,7 +346,7 @@ class Screen:
         if isinstance(event, ToolUse | ToolStart) and not event.agent:
             self._finish_answer()
             self._set_activity("")
-        self._ensure_progress().record_call(event, self._clock())
+        self._ensure_progress().record_call_event(event, self._clock())
         if isinstance(event, ToolUse) and (todos := blocks.todos_in_call(event)) is not None:
             self._asked[event.agent, event.tool_id] = todos
 
@@ -346,7 +359,7 @@ class Screen:
             return
         if event.agent and well and not event.diff and not (printed and printed.lines):
             return  # a sub-agent's exploring belongs to its own line
-        self._append_block(blocks.call_lines(event, printed, self.width), "line")
+        self._append_block(blocks.call_result_lines(event, printed, self.width), "line")
         if event.diff and hash(event.diff) not in self._previewed:
             self._append_block(blocks.diff_lines(event.diff, self.width), "line")
 
@@ -357,44 +370,48 @@ class Screen:
         if all(todo.get("status") in ("completed", "cancelled") for todo in todos):
             self._finish_todos()
 
-    def _show_result(self, event: Result) -> None:
+    def _show_drive_result(self, event: Result) -> None:
         unsaid = self._new_answer_text(event)
         self._finish_answer()
         self._waits = event.status == "waiting"
         if unsaid:
             self.show_markdown(unsaid)
-        ending = blocks.ending_lines(event, self._progress.tokens if self._progress else 0)
-        self._append_block((part for line in ending for part in wrap_hanging(line, self.width)), "line")
+        ending = blocks.unsuccessful_ending_lines(event, self._progress.tokens if self._progress else 0)
+        self._append_block(
+            (part for line in ending for part in wrap_with_hanging_indent(line, self.width)), "line"
+        )
         for warning in event.warnings:
             if warning not in self._warned:
                 self._show_line(f"warning: {to_one_line(warning)}", "warn")
         self.end_drive()
 
-    def _set_activity(self, what: str) -> None:
+    def _set_activity(self, activity: str) -> None:
         if self._progress:
-            self._progress.doing = what
+            self._progress.doing = activity
 
-    def _make_page(self) -> Page:
-        return Page(self._console, self.width, self._theme.code if self._color else "")
+    def _make_markdown_layout(self) -> MarkdownLayout:
+        return MarkdownLayout(self._console, self.width, self._theme.code if self._color else "")
 
-    def _apply_layout(self) -> None:
+    def _rebuild_console(self) -> None:
         self._console = self._theme.make_string_console(self.width, self._color)
         if self._answer:
-            self._answer.page = self._make_page()
+            self._answer.page = self._make_markdown_layout()
 
     def _show_line(self, text: str, style: str) -> None:
         self._finish_answer()
-        lines = (Text(line, style) for line in escape_controls(text).split("\n"))
-        self._append_block((part for line in lines for part in wrap_hanging(line, self.width)), "line")
+        lines = (Text(line, style) for line in sanitize_for_terminal(text).split("\n"))
+        self._append_block(
+            (part for line in lines for part in wrap_with_hanging_indent(line, self.width)), "line"
+        )
 
-    def _append_block(self, lines: Iterable[Text], kind: str, apart: bool = False) -> None:
+    def _append_block(self, lines: Iterable[Text], kind: str, is_separated: bool = False) -> None:
         made = [strip_controls(line) for line in lines]
         if not made:
             return
-        if self._kind and (self._kind != kind or apart):
+        if self._kind and (self._kind != kind or is_separated):
             made.insert(0, Text(""))
         self._kind = kind
         self._out.append(self._to_ansi(made))
 
     def _to_ansi(self, lines: Iterable[Text]) -> str:
-        return "".join(part for line in lines for part in to_ansi(line, self._console))
+        return "".join(part for line in lines for part in line_to_ansi(line, self._console))

@@ -7,10 +7,10 @@ from pathlib import Path
 from prompt_toolkit.formatted_text import StyleAndTextTuples
 from rich.cells import cell_len, set_cell_size
 
-from interlock.cli.render.output import format_amount, to_one_line
+from interlock.cli.render.output import format_compact_number, to_one_line
 from interlock.cli.session.picker import truncate_to_width
 from interlock.cli.session.session import Session
-from interlock.engine.client.context_window import known_window
+from interlock.engine.client.context_window import known_context_window
 from interlock.engine.client.following import changes
 from interlock.state.errors import InterlockError
 
@@ -28,7 +28,7 @@ _LONGEST_NAME = 28
 
 
 @dataclass(frozen=True)
-class Figures:
+class StatusValues:
     """What the line shows; 0, "" and None: unknown, or nothing to show."""
 
     model: str = ""
@@ -45,9 +45,9 @@ class Figures:
     """A call, and for how long."""
 
 
-def status_line(figures: Figures, width: int) -> StyleAndTextTuples:
+def status_line(values: StatusValues, width: int) -> StyleAndTextTuples:
     """The line, cut to `width` columns; the least important parts are dropped first."""
-    parts = _status_parts(figures)
+    parts = _status_parts(values)
     while len(parts) > 1 and _parts_width(parts) > width:
         parts.remove(min(parts, key=lambda part: part[0]))
     line: StyleAndTextTuples = []
@@ -64,64 +64,64 @@ def _parts_width(parts: list[tuple[int, str, str]]) -> int:
     return sum(cell_len(text) for _, _, text in parts) + len(_BETWEEN) * (len(parts) - 1)
 
 
-def _status_parts(figures: Figures) -> list[tuple[int, str, str]]:
-    mode, style = _MODES.get(figures.approval_mode, ("", ""))
-    left = figures.context_left
-    waits = figures.elsewhere
+def _status_parts(values: StatusValues) -> list[tuple[int, str, str]]:
+    mode, style = _MODES.get(values.approval_mode, ("", ""))
+    left = values.context_left
+    waits = values.elsewhere
     parts = [
-        (8, "class:running", figures.running),
-        (9 if figures.approval_mode != "default" else 1, style, mode),
+        (8, "class:running", values.running),
+        (9 if values.approval_mode != "default" else 1, style, mode),
         (
             6,
             "class:model",
-            truncate_to_width(to_one_line(figures.model.rpartition("/")[2] or figures.model), _LONGEST_NAME),
+            truncate_to_width(to_one_line(values.model.rpartition("/")[2] or values.model), _LONGEST_NAME),
         ),
-        (4, "class:dim", figures.mode and f"{figures.mode} mode"),
+        (4, "class:dim", values.mode and f"{values.mode} mode"),
         (
             7,
             "class:warning" if left is not None and left < _LOW else "class:dim",
             f"{left}% left" if left is not None else "",
         ),
-        (3, "class:dim", f"{format_amount(figures.tokens)} tokens" if figures.tokens else ""),
-        (5, "class:dim", f"${figures.usd:.2f}" if figures.usd is not None else ""),
+        (3, "class:dim", f"{format_compact_number(values.tokens)} tokens" if values.tokens else ""),
+        (5, "class:dim", f"${values.usd:.2f}" if values.usd is not None else ""),
         (
             2,
             "class:dim",
-            f"⎇ {truncate_to_width(to_one_line(figures.branch), _LONGEST_NAME)}" if figures.branch else "",
+            f"⎇ {truncate_to_width(to_one_line(values.branch), _LONGEST_NAME)}" if values.branch else "",
         ),
         (8, "class:warning", f"{waits} wait{'s' if waits == 1 else ''} elsewhere" if waits else ""),
     ]
     return [part for part in parts if part[2]]
 
 
-class FigureReader:
+class StatusReader:
     """What a run's events don't tell; read in a thread."""
 
     def __init__(self, home: Path) -> None:
-        self._known, self._window = Figures(), 0
+        self._known, self._window = StatusValues(), 0
         self._stamp: tuple[object, ...] = ()
         self._changed = changes(home)
 
     def refresh(self, session: Session) -> bool:
         """Read the figures; whether any has changed. While no run moves, it only asks the store whether one did."""
-        from interlock.engine.client.folder_contents import git_branch
+        from interlock.engine.client.folder_contents import read_git_branch
 
         before = self._known, self._window
-        self._known = replace(self._known, branch=git_branch(session.workspace))
+        self._known = replace(self._known, branch=read_git_branch(session.workspace))
         stamp = (session.run, session.answering or session.model)
         if self._changed() or stamp != self._stamp:
             with suppress(InterlockError):
-                self._read_run_figures(session, session.run)
+                self._read_run_values(session, session.run)
             self._stamp = stamp
         return before != (self._known, self._window)
 
-    def _read_run_figures(self, session: Session, run: str | None) -> None:
+    def _read_run_values(self, session: Session, run: str | None) -> None:
         client = session.client
-        own = (run, client.innermost_subtask(run)) if run else ()
+        own = (run, client.innermost_waiting_subtask(run)) if run else ()
         elsewhere = sum(request.run not in own for request in client.waiting_requests())
         self._known, self._window = replace(self._known, elsewhere=elsewhere, usd=None), 0
         if model := session.answering or session.model:
-            self._window = known_window(client.settings(session.workspace), model)
+            self._window = known_context_window(client.settings(session.workspace), model)
         if run:
             spent = [one["usd"] for one in client.model_costs(run).values()]
             self._known = replace(self._known, usd=None if None in spent else sum(spent) or None)
@@ -129,7 +129,7 @@ class FigureReader:
     def close(self) -> None:
         self._changed.close()
 
-    def figures_of_session(self, session: Session) -> Figures:
+    def current_values(self, session: Session) -> StatusValues:
         used = session.used
         window = used.window or self._window
         left = round(100 * max(1 - used.context / window, 0)) if window and used.context else None

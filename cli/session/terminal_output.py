@@ -48,14 +48,16 @@ def terminal_size() -> Size:
     return Size(rows=rows or 24, columns=columns or 80)
 
 
-def split_printed_portion(text: str) -> tuple[str, str]:
+def split_first_portion(text: str) -> tuple[str, str]:
     if len(text) <= PRINTED:
         return text, ""
     end = text.rfind("\n", 0, PRINTED) + 1 or text.find("\n") + 1 or len(text)
     return text[:end], text[end:]
 
 
-def run_once_after_render(app: Application[None], work: Callable[[], None]) -> Callable[[object], None]:
+def make_once_after_render_handler(
+    app: Application[None], work: Callable[[], None]
+) -> Callable[[object], None]:
     """A handler of `app.after_render` that does the work once, after the first painting."""
 
     def called(_: object) -> None:

@@ -109,7 +109,7 @@ def run_in_warm_fork() -> int | None:
         return None
     with closing(conn):
         pid, refused = request_fork(conn, sys.argv)
-        return None if refused else _follow_fork(conn, pid)
+        return None if refused else _forward_signals_until_exit(conn, pid)
 
 
 def request_fork(conn: socket, argv: list[str]) -> tuple[int, str]:
@@ -131,7 +131,7 @@ def request_fork(conn: socket, argv: list[str]) -> tuple[int, str]:
         os.close(request)
 
 
-def _follow_fork(conn: socket, pid: int) -> int:
+def _forward_signals_until_exit(conn: socket, pid: int) -> int:
     """Hand signals on and wait for the end."""
     before = termios.tcgetattr(0) if os.isatty(0) else None
     conn.settimeout(None)
@@ -145,9 +145,9 @@ def _follow_fork(conn: socket, pid: int) -> int:
             signal.signal(number, forward_signal)
     with suppress(OSError):
         conn.sendall(GO)
-    from interlock.services.secrets.hidden import hide_process_memory
+    from interlock.services.secrets.hidden import clear_environ_and_hide_memory
 
-    hide_process_memory()
+    clear_environ_and_hide_memory()
     while os.WIFSTOPPED(status := _read_wait_status(conn)):
         _wait_until_stopped(pid)
         os.kill(os.getpid(), signal.SIGSTOP)  # the shell takes over; SIGCONT is handed on

@@ -145,9 +145,9 @@ class Forker:
                     )
             return self._server
 
-    def adopt_server(self, door: socket.socket) -> None:
+    def adopt_server(self, server_socket: socket.socket) -> None:
         """Use the process that this one was itself forked from."""
-        self._server = door
+        self._server = server_socket
 
     def stop_server(self) -> None:
         """End the process that forks; what it forked goes on."""

@@ -60,13 +60,13 @@ _REPLIES = {
 none, and most aren't answered."""
 
 
-def import_all(extras: bool = False) -> None:
+def preload_run_modules(with_optional_packages: bool = False) -> None:
     """Import what runs and sessions need, by runs of each kind of model; only modules and their classes are kept.
 
-    `extras`: also for packages that are installed and not everybody uses. Raises `RuntimeError`.
+    `with_optional_packages`: also for packages that are installed and not everybody uses. Raises `RuntimeError`.
     """
     gc.disable()  # as each start does; the rehearsed one turns it on again
-    found = extras and find_spec("langchain_openai")
+    found = with_optional_packages and find_spec("langchain_openai")
     _run_prompt_with_models(_SCRIPTED, "gemini-2.5-pro", *(["openai:any"] if found else []))
     session = import_module(_SESSION)
     parts = (module.name for module in iter_modules(session.__path__, "interlock.cli.session."))
@@ -78,7 +78,7 @@ def import_all(extras: bool = False) -> None:
     _drop_rehearsal_objects()
 
 
-def rehearse() -> None:
+def run_rehearsal_prompt() -> None:
     """Run a prompt: afterwards a forked process has copies of the pages that runs write to. Raises `RuntimeError`."""
     _run_prompt_with_models(_SCRIPTED)
     _drop_rehearsal_objects()
@@ -104,7 +104,7 @@ def _run_prompt_with_models(*models: str) -> None:
     ):
         deaf.bind(("127.0.0.1", 0))
         before, streams = {**os.environ}, (sys.stdout, sys.stderr)
-        os.environ.update(_isolated_environment(folder, f"http://127.0.0.1:{deaf.getsockname()[1]}"))
+        os.environ.update(_prepare_isolated_environment(folder, f"http://127.0.0.1:{deaf.getsockname()[1]}"))
         sys.stdout, sys.stderr = output, output
         os.chdir(folder)
         try:
@@ -120,7 +120,7 @@ def _run_prompt_with_models(*models: str) -> None:
             raise RuntimeError(f"the run that imports everything failed: {output.read().strip()}")
 
 
-def _isolated_environment(folder: str, nobody: str) -> dict[str, str]:
+def _prepare_isolated_environment(folder: str, unanswered_url: str) -> dict[str, str]:
     """Files and variables of a run that reaches nobody."""
     Path(folder, ".interlock").mkdir()
     Path(folder, ".interlock", "settings.json").write_text(
@@ -131,9 +131,9 @@ def _isolated_environment(folder: str, nobody: str) -> dict[str, str]:
         "HOME": folder,
         "INTERLOCK_HOME": f"{folder}/state",
         "GEMINI_API_KEY": "nobody's key",
-        "GOOGLE_GEMINI_BASE_URL": nobody,
+        "GOOGLE_GEMINI_BASE_URL": unanswered_url,
         "OPENAI_API_KEY": "nobody's key",
-        "OPENAI_BASE_URL": f"{nobody}/v1",
+        "OPENAI_BASE_URL": f"{unanswered_url}/v1",
     }
 
 
@@ -190,10 +190,10 @@ class ForkServer:
         self._status_pipes: dict[int, int] = {}
         """Process → where its end is told."""
 
-    def serve(self, unused_s: float) -> None:
+    def serve(self, idle_timeout_s: float) -> None:
         signal.signal(signal.SIGCHLD, _ignore_signal)
         signal.set_wakeup_fd(self._waking, warn_on_full_buffer=False)
-        while ready := self.wait_for_input(None if self._status_pipes else unused_s):
+        while ready := self.wait_for_input(None if self._status_pipes else idle_timeout_s):
             if self._wake in ready:
                 os.read(self._wake, 4096)
                 self._report_ended_children()
@@ -248,12 +248,12 @@ class ForkServer:
         with suppress(OSError):  # the folder is gone
             os.chdir(request_fields["cwd"])
             code = run_in_environment(
-                request_fields["env"], lambda: self.run_requested(request_fields, status_pipe)
+                request_fields["env"], lambda: self.run_request_in_fork(request_fields, status_pipe)
             )
         write_word(status_pipe, (code & 0xFF) << 8)  # the process that forks may be gone
         os._exit(code)
 
-    def run_requested(self, request: Mapping[str, Any], status_pipe: int) -> int | None:  # noqa: ARG002
+    def run_request_in_fork(self, request: Mapping[str, Any], status_pipe: int) -> int | None:  # noqa: ARG002
         """Run, in the fork, what was requested; returns its exit code."""
         return import_module(request["module"]).main(*request["arguments"])
 
@@ -263,9 +263,9 @@ def write_word(descriptor: int, number: int) -> None:
         os.write(descriptor, number.to_bytes(WORD, sys.byteorder))
 
 
-def main(door: str) -> None:
-    import_all()
-    ForkServer(socket.socket(fileno=int(door))).serve(UNUSED_S)
+def main(socket_descriptor: str) -> None:
+    preload_run_modules()
+    ForkServer(socket.socket(fileno=int(socket_descriptor))).serve(UNUSED_S)
 
 
 if __name__ == "__main__":

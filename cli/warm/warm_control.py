@@ -11,7 +11,7 @@ from interlock.state.errors import ConfigError
 from interlock.state.text import parse_duration
 
 
-def check_warm_start(stop: bool = False) -> tuple[int | None, str]:
+def check_or_stop_warm_process(stop: bool = False) -> tuple[int | None, str]:
     """The warm process, and why a command that is started here isn't handed over; empty: it is.
 
     `stop`: end it.
@@ -26,13 +26,13 @@ def check_warm_start(stop: bool = False) -> tuple[int | None, str]:
         return warm_start.peer_credentials(conn)[0], why
 
 
-def start_if_configured() -> None:
+def start_warm_process_if_configured() -> None:
     """Begin it if the user's settings say so and nothing speaks against it; returns at once."""
     try:
         wanted = not warm_start.cold_start_reason() and configured_lifetime_s()
     except ConfigError:  # changed meanwhile; the next start reports it
         return
-    if wanted and check_warm_start()[0] is None:
+    if wanted and check_or_stop_warm_process()[0] is None:
         start_warm_process(wanted, subprocess.DEVNULL)
 
 
@@ -45,10 +45,10 @@ def configured_lifetime_s() -> float:
     return parse_duration(loaded.settings.start.keep_warm)
 
 
-def start_warm_process(unused_s: float, stdout: int) -> "subprocess.Popen[bytes]":
+def start_warm_process(idle_timeout_s: float, stdout: int) -> "subprocess.Popen[bytes]":
     """A shell starts it and ends, so that no process has it as a child."""
     door = Path(warm_start.socket_path()).absolute()
-    words = [sys.executable, "-P", "-m", "interlock.cli.warm.warm_server", str(door), str(unused_s)]
+    words = [sys.executable, "-P", "-m", "interlock.cli.warm.warm_server", str(door), str(idle_timeout_s)]
     starter = subprocess.Popen(
         ["/bin/sh", "-c", '"$0" "$@" &', *words],
         env={**warm_start.import_time_variables(os.environ), "PATH": os.defpath},

@@ -25,9 +25,9 @@ from interlock.cli.warm.fork_server import (
     PROGRAM,
     ForkServer,
     close_descriptors_except,
-    import_all,
     open_text_stream,
-    rehearse,
+    preload_run_modules,
+    run_rehearsal_prompt,
     write_word,
 )
 
@@ -72,22 +72,22 @@ class _WarmServer(ForkServer):
             try:
                 if (pid := os.fork()) == 0:
                     ours.close()
-                    self._wait_to_run(theirs)
+                    self._wait_for_request_and_run(theirs)
             except OSError:  # the next start forks by itself
                 return None
         return pid, ours
 
-    def _wait_to_run(self, door: socket.socket) -> NoReturn:
+    def _wait_for_request_and_run(self, request_socket: socket.socket) -> NoReturn:
         """Become the next start; the warm process's end ends this one, too."""
         signal.set_wakeup_fd(-1)
         for number in (signal.SIGTERM, signal.SIGCHLD):
             signal.signal(number, signal.SIG_DFL)
-        close_descriptors_except({0, 1, 2, door.fileno()})  # the folder's lock, too
+        close_descriptors_except({0, 1, 2, request_socket.fileno()})  # the folder's lock, too
         try:
-            with door:
-                rehearse()
-                door.send(warm.READY)
-                _, fds, _, _ = socket.recv_fds(door, 1, MOST)
+            with request_socket:
+                run_rehearsal_prompt()
+                request_socket.send(warm.READY)
+                _, fds, _, _ = socket.recv_fds(request_socket, 1, MOST)
         except (OSError, RuntimeError):
             os._exit(1)
         if not fds:
@@ -123,7 +123,7 @@ class _WarmServer(ForkServer):
                 self.stop_server()
         return True
 
-    def run_requested(self, request: Mapping[str, Any], status_pipe: int) -> int:
+    def run_request_in_fork(self, request: Mapping[str, Any], status_pipe: int) -> int:
         """Run, in the fork, what the client would have run, once it says go."""
         conn = socket.socket(fileno=status_pipe)
         conn.setblocking(True)
@@ -249,16 +249,16 @@ def _lock_folder(folder: Path) -> int:
     return made
 
 
-def run_warm_process(door: Path, unused_s: float) -> None:
+def run_warm_process(socket_file: Path, idle_timeout_s: float) -> None:
     """The process's main function; says `ready`, or what is wrong, in a line on stdout, then no more."""
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background ignores it
     for number in (signal.SIGHUP, signal.SIGQUIT):
         signal.signal(number, signal.SIG_DFL)
     try:
-        folder = _lock_folder(door.parent)
-        door.unlink(missing_ok=True)
-        import_all(extras=True)
-        starts = _WarmServer(door, folder)  # nobody can connect before: starts don't wait for imports
+        folder = _lock_folder(socket_file.parent)
+        socket_file.unlink(missing_ok=True)
+        preload_run_modules(with_optional_packages=True)
+        starts = _WarmServer(socket_file, folder)  # nobody can connect before: starts don't wait for imports
     except Exception as error:
         print(" ".join(str(error).split()) or type(error).__name__)
         return
@@ -267,7 +267,7 @@ def run_warm_process(door: Path, unused_s: float) -> None:
         for fd in (0, 1, 2):
             os.dup2(nothing.fileno(), fd)
     signal.signal(signal.SIGTERM, starts.stop_server)
-    starts.serve(min(unused_s, 1e8))  # `select` can't wait longer
+    starts.serve(min(idle_timeout_s, 1e8))  # `select` can't wait longer
     starts.stop_server()
 
 

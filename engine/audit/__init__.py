@@ -18,13 +18,13 @@ from interlock.engine.store.audit import (
     REMOVED,
     VARIABLE,
     AuditKey,
-    Record,
+    AuditRecord,
     audited_body_text,
     audited_key_text,
     compute_keyed_mac,
     find_newest_record,
     list_audit_records,
-    load_audit_key,
+    load_or_create_audit_key,
     read_audited_rows,
     read_saved_head,
 )
@@ -38,10 +38,10 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 
-_Rows = dict[tuple[str, str], Record]
+_Rows = dict[tuple[str, str], AuditRecord]
 
 
-def read_audit_records(home: Path, since: float = 0.0, run: str | None = None) -> Iterator[Record]:
+def read_audit_records(home: Path, since: float = 0.0, run: str | None = None) -> Iterator[AuditRecord]:
     """Yield the chain's records from a time on (unix, seconds), of a run or of all."""
     with open_reader(home) as conn:
         if conn is not None:
@@ -57,43 +57,43 @@ def sign_newest_record(home: Path) -> dict[str, Any]:
             "There is no audit record yet: nothing has run. Start with: interlock -p 'what to do'"
         )
     made: dict[str, Any] = {"seq": newest[0], "hash": newest[1], "at": round(unix_time(), 3)}
-    public, signature = sign(load_audit_key(home / "audit"), _signed_text(made))
+    public, signature = sign_text(load_or_create_audit_key(home / "audit"), _head_text_to_sign(made))
     return {**made, "key": public, "signature": signature}
 
 
-def _signed_text(made: Mapping[str, Any]) -> bytes:
-    return f"interlock audit {made['seq']} {made['hash']} {made['at']}".encode()
+def _head_text_to_sign(audit_head: Mapping[str, Any]) -> bytes:
+    return f"interlock audit {audit_head['seq']} {audit_head['hash']} {audit_head['at']}".encode()
 
 
-def find_audit_problems(home: Path, heads: tuple[Mapping[str, Any], ...] = ()) -> tuple[int, list[str]]:
+def find_audit_problems(home: Path, kept_heads: tuple[Mapping[str, Any], ...] = ()) -> tuple[int, list[str]]:
     """Return how many records there are, and a line for each that was changed, removed, inserted or moved.
 
-    `heads`: signed ones that were kept elsewhere.
+    `kept_heads`: signed ones that were kept elsewhere.
     """
-    key = load_audit_key(home / "audit")
+    key = load_or_create_audit_key(home / "audit")
     newest = read_saved_head(home / "audit", key)  # read first: what is committed meanwhile comes after it
-    known = sign(key, b"")[0] if heads else ""
+    known = sign_text(key, b"")[0] if kept_heads else ""
     with open_reader(home) as conn:
         if conn is None:
-            return 0, ["there is no store"] if newest or heads else []
-        conn.stored("begin")
+            return 0, ["there is no store"] if newest or kept_heads else []
+        conn.execute_raw("begin")
         chain = [*list_audit_records(conn)]
         found = [*_find_broken_records(chain, key), *_find_cut_off_ends(chain, newest)]
-        for one in heads:
-            found += _check_kept_head(chain, one, known)
+        for one in kept_heads:
+            found += _find_kept_head_problems(chain, one, known)
         return len(chain), [*found, *_find_differing_rows(conn, chain), *find_differing_messages(home, conn)]
 
 
-def _describe_record(record: Record) -> str:
+def _describe_record(record: AuditRecord) -> str:
     return f"record {record.seq} ({record.kind}, run {record.run or '-'})"
 
 
-def _find_broken_records(chain: list[Record], key: AuditKey) -> Iterator[str]:
-    seq, before, others = 0, "", dict[str, list[Record]]()
+def _find_broken_records(chain: list[AuditRecord], key: AuditKey) -> Iterator[str]:
+    seq, before, others = 0, "", dict[str, list[AuditRecord]]()
     for record in chain:
         if record.seq != seq + 1:
             yield f"records {seq + 1} to {record.seq - 1} were removed, before {_describe_record(record)}"
-        elif record.expected(before) != record.hash:
+        elif record.expected_hash(before) != record.hash:
             yield f"{_describe_record(record)} was changed, inserted or moved"
         elif not record.mac.startswith(f"{key.id}:"):
             others.setdefault(record.mac[:8], []).append(record)
@@ -104,7 +104,7 @@ def _find_broken_records(chain: list[Record], key: AuditKey) -> Iterator[str]:
         yield _describe_records_of_other_key(made, other, key)
 
 
-def _describe_records_of_other_key(made: list[Record], other: str, key: AuditKey) -> str:
+def _describe_records_of_other_key(made: list[AuditRecord], other: str, key: AuditKey) -> str:
     """One line for all: with a key of its own for each host, they are most of the chain."""
     which = f"{_describe_record(made[0])} was"
     if len(made) > 1:
@@ -115,38 +115,40 @@ def _describe_records_of_other_key(made: list[Record], other: str, key: AuditKey
     )
 
 
-def _find_cut_off_ends(chain: list[Record], newest: tuple[int, str] | None) -> Iterator[str]:
+def _find_cut_off_ends(chain: list[AuditRecord], saved_head: tuple[int, str] | None) -> Iterator[str]:
     for record in chain:
         if record.kind == CUT_OFF:
             where = _describe_record(record)
             yield f"the chain's end was cut off before {where}, which says what it was: {record.body}"
-    if newest is None:
+    if saved_head is None:
         yield "audit/head, beside the store, is missing, was changed, or was made with another key"
-    elif _hash_at(chain, newest[0]) != newest[1]:
-        yield f"the chain's end was cut off or replaced: it once had record {newest[0]}, {newest[1][:12]}…"
+    elif _record_hash_at(chain, saved_head[0]) != saved_head[1]:
+        yield f"the chain's end was cut off or replaced: it once had record {saved_head[0]}, {saved_head[1][:12]}…"
 
 
-def _hash_at(chain: list[Record], seq: int) -> str:
+def _record_hash_at(chain: list[AuditRecord], seq: int) -> str:
     return next((record.hash for record in reversed(chain) if record.seq == seq), "")
 
 
-def _check_kept_head(chain: list[Record], kept_head: Mapping[str, Any], store_key: str) -> Iterator[str]:
+def _find_kept_head_problems(
+    chain: list[AuditRecord], kept_head: Mapping[str, Any], store_key: str
+) -> Iterator[str]:
     try:
         whole = kept_head["key"] == store_key and is_signature_valid(
-            kept_head["key"], kept_head["signature"], _signed_text(kept_head)
+            kept_head["key"], kept_head["signature"], _head_text_to_sign(kept_head)
         )
         seq, digest = int(kept_head["seq"]), str(kept_head["hash"])
     except (KeyError, TypeError, ValueError):
         whole, seq, digest = False, 0, ""
     if not whole:
         yield f"the head of record {seq} that was kept elsewhere isn't signed with this store's key"
-    elif _hash_at(chain, seq) != digest:
+    elif _record_hash_at(chain, seq) != digest:
         yield f"the chain isn't the one whose record {seq} was signed: it was cut off or replaced"
 
 
-def _find_differing_rows(conn: Connection, chain: list[Record]) -> Iterator[str]:
+def _find_differing_rows(conn: Connection, chain: list[AuditRecord]) -> Iterator[str]:
     latest: _Rows = {}
-    yield from _follow_records(chain, latest)
+    yield from _collect_newest_records(chain, latest)
     for table in AUDITED:
         for row in read_audited_rows(conn, table):
             run, key = row[TABLE[table].owner], audited_key_text(table, row, conn.json_form)
@@ -162,7 +164,7 @@ def _find_differing_rows(conn: Connection, chain: list[Record]) -> Iterator[str]
         yield f"a row of {table!r} was removed, run {record.run}: {key}; see {_describe_record(record)}"
 
 
-def _follow_records(chain: list[Record], rows: _Rows) -> Iterator[str]:
+def _collect_newest_records(chain: list[AuditRecord], rows: _Rows) -> Iterator[str]:
     """Fill in the newest record of each row that should be there. Yields rows that changed between two records."""
     of_run: dict[str, set[tuple[str, str]]] = {}
     for record in chain:
@@ -172,7 +174,7 @@ def _follow_records(chain: list[Record], rows: _Rows) -> Iterator[str]:
             for one in gone:
                 rows.pop(one, None)
         elif record.table:
-            if (before := rows.get(place)) and not _follows_record(before, record):
+            if (before := rows.get(place)) and not _is_consistent_with_previous(before, record):
                 yield f"a row of {record.table!r} was changed before {_describe_record(record)}: {record.key}"
             rows[place] = record
             of_run.setdefault(record.run, set()).add(place)
@@ -181,10 +183,10 @@ def _follow_records(chain: list[Record], rows: _Rows) -> Iterator[str]:
 _WAS = re.compile(r',\s*"was"\s*:\s*"([0-9a-f]{64})"\s*}$')
 
 
-def _follows_record(before: Record, record: Record) -> bool:
+def _is_consistent_with_previous(previous: AuditRecord, record: AuditRecord) -> bool:
     """Whether a record of a change found what the row's record before says. An earlier version recorded less."""
     was = _WAS.search(record.body or "")
-    body = _WAS.sub("}", before.body or "")
+    body = _WAS.sub("}", previous.body or "")
     if not was or {*_parse_body(body)} != {*_parse_body(record.body)} - {"was"}:
         return True
     return was[1] == sha256_hex(body.encode(errors="surrogatepass"))
@@ -218,7 +220,7 @@ def _load_private_key(key: AuditKey) -> "Ed25519PrivateKey":
     return found
 
 
-def sign(key: AuditKey, text: bytes) -> tuple[str, str]:
+def sign_text(key: AuditKey, text: bytes) -> tuple[str, str]:
     """Public key and signature, both base64."""
     private = _load_private_key(key)
     public = private.public_key().public_bytes_raw()

@@ -1,7 +1,7 @@
 """client: everything that a front end does with runs: start, decide, stop, look, follow, travel.
 
 A front end imports nothing else of the engine. It turns events, views and words (`requests.py`) into something for its
-medium, and says who is asked (`Asker`); what follows a drive happens here. Nothing heavy is imported before a run is
+medium, and says who is asked (`Decider`); what follows a drive happens here. Nothing heavy is imported before a run is
 driven, and a front end that only looks needs no more than sqlite3.
 """
 
@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from interlock import engine
 from interlock.engine.client.views import Views, load_folder_settings
-from interlock.engine.driver.decision_loop import Asker, ask_until_settled, run_unsuspending
-from interlock.engine.optional_rooms import NO_EXPORTER, find_exporter
+from interlock.engine.driver.decision_loop import Decider, run_decision_loop, run_without_event_loop
+from interlock.engine.optional_rooms import NO_EXPORTER, find_telemetry_exporter
 from interlock.engine.options import (
     LISTING,
     WORKFLOWS_FOLDER,
@@ -29,9 +29,9 @@ from interlock.engine.options import (
 )
 from interlock.engine.read import ENDED, STATUSES, TALKING, Request, RunRow, Step, root_node_path
 from interlock.engine.read.calls import Agent, Call
-from interlock.engine.store import Store, open_reader, state_home
+from interlock.engine.store import Store, open_reader, resolve_state_directory
 from interlock.engine.store import runs as rows
-from interlock.engine.store.diagnosis import blame_damaged_rows
+from interlock.engine.store.diagnosis import explain_errors_by_damaged_rows
 from interlock.engine.store.runs import SessionState
 from interlock.engine.store.workspaces import copy_undo_notes_to_fork
 from interlock.engine.user_code import FORBIDDEN, CodeForbiddenError
@@ -39,13 +39,13 @@ from interlock.graphs import PIPELINES
 
 if TYPE_CHECKING:
     from interlock.engine.client.file_changes import Rewind
-    from interlock.engine.client.following import FollowedEvent, LiveDrives
+    from interlock.engine.client.following import FollowedEvent, LiveDriveRegistry
     from interlock.engine.driver.stop import Stop
-    from interlock.engine.graph_files import ListedApp
+    from interlock.engine.graph_files import LangGraphApp
     from interlock.engine.run_files import FileChange
     from interlock.engine.travel.fork import Forked
     from interlock.engine.travel.model_fork import ModelForkResult
-    from interlock.engine.travel.replay import Replayed
+    from interlock.engine.travel.replay import ReplayResult
     from interlock.state.run import WorkflowInput
     from interlock.state.settings import Settings
 
@@ -59,10 +59,10 @@ __all__ = [
     "WORKFLOWS_FOLDER",
     "WORKFLOWS_GROUP",
     "Agent",
-    "Asker",
     "Call",
     "Client",
     "CodeForbiddenError",
+    "Decider",
     "Decision",
     "Options",
     "Outcome",
@@ -75,28 +75,28 @@ __all__ = [
     "flush_telemetry",
     "load_folder_settings",
     "make_stop",
+    "resolve_state_directory",
     "root_node_path",
-    "state_home",
     "telemetry_problem",
 ]
 
 
 def flush_telemetry() -> list[str]:
     """At the end of a process that drove runs: wait a moment for telemetry's collector; a line if it took nothing."""
-    exporter = find_exporter()
+    exporter = find_telemetry_exporter()
     return exporter.load().flush_at_exit() if exporter and exporter.module in sys.modules else []
 
 
 def telemetry_problem(settings: "Settings") -> str:
     """Why telemetry can't work although settings ask for it; empty: it can."""
-    exporter = find_exporter()
+    exporter = find_telemetry_exporter()
     return exporter.load().configuration_problem(settings.telemetry) if exporter else NO_EXPORTER
 
 
 class Client(Views):
     """Runs, for one front end. `options` are those of each drive; a run that goes on keeps its own."""
 
-    def __init__(self, options: Options, drives: "LiveDrives | None" = None) -> None:
+    def __init__(self, options: Options, drives: "LiveDriveRegistry | None" = None) -> None:
         """`drives`: those of another client of the same front end, which are followed and stopped as its own."""
         super().__init__(options)
         self._drives = drives
@@ -104,28 +104,28 @@ class Client(Views):
     @classmethod
     def for_this_user(cls) -> "Client":
         """For looking at this user's runs, and travelling in them."""
-        return cls(Options(home=state_home()))
+        return cls(Options(home=resolve_state_directory()))
 
     @cached_property
     def read_only_reason(self) -> str:
         """Why this user may change nothing in the store; empty: they may. Raises `StoreError`."""
         with open_reader(self.home):  # raises what is wrong with the store
-            return Store(self.home).database.only_reads()
+            return Store(self.home).database.read_only_reason()
 
     @property
-    def live_drives(self) -> "LiveDrives":
+    def live_drives(self) -> "LiveDriveRegistry":
         if self._drives is None:
-            from interlock.engine.client.following import LiveDrives
+            from interlock.engine.client.following import LiveDriveRegistry
 
-            self._drives = LiveDrives()
+            self._drives = LiveDriveRegistry()
         return self._drives
 
-    def load_listed_app(self) -> "ListedApp | None":
+    def load_listed_app(self) -> "LangGraphApp | None":
         """What the workspace's `langgraph.json` asks of a server; None: nothing, or it isn't trusted."""
-        from interlock.engine.graph_files import load_listed_app
+        from interlock.engine.graph_files import load_langgraph_app
 
         root = self.options.workspace or Path.cwd()
-        return load_listed_app(root) if self.options.trusts(root) else None
+        return load_langgraph_app(root) if self.options.trusts(root) else None
 
     async def start(
         self,
@@ -133,18 +133,18 @@ class Client(Views):
         input: "Mapping[str, Any] | WorkflowInput",
         *,
         renderers: Sequence[Renderer] = (),
-        asker: Asker | None = None,
+        decider: Decider | None = None,
         stop: "Stop | None" = None,
         run: str | None = None,
     ) -> Outcome:
         """Start a run and drive it until it is over, or what waits is left for later. Raises `InterlockError`.
 
-        `asker`: who decides what comes up; without one the run parks. `stop` ends it early; without it, signals do.
+        `decider`: who decides what comes up; without one the run parks. `stop` ends it early; without it, signals do.
         `run`: its id, by default a new one.
         """
         begin = partial(engine.run, workflow, input, options=self.options, run_id=run)
-        outcome = await self._drive_for_followers(begin, renderers, stop)
-        return await self.ask_and_resume(outcome, asker, renderers=renderers, stop=stop)
+        outcome = await self._run_registered_drive(begin, renderers, stop)
+        return await self.ask_and_resume(outcome, decider, renderers=renderers, stop=stop)
 
     async def resume(
         self,
@@ -153,7 +153,7 @@ class Client(Views):
         decisions: Sequence[Decision] = (),
         *,
         renderers: Sequence[Renderer] = (),
-        asker: Asker | None = None,
+        decider: Decider | None = None,
         stop: "Stop | None" = None,
         replace_unfinished: bool = False,
     ) -> Outcome:
@@ -169,8 +169,8 @@ class Client(Views):
             options=self.options,
             instead=replace_unfinished,
         )
-        outcome = await self._drive_for_followers(resume, renderers, stop)
-        return await self.ask_and_resume(outcome, asker, renderers=renderers, stop=stop)
+        outcome = await self._run_registered_drive(resume, renderers, stop)
+        return await self.ask_and_resume(outcome, decider, renderers=renderers, stop=stop)
 
     async def drive_with_input(
         self,
@@ -187,12 +187,12 @@ class Client(Views):
         from interlock.engine.driver import runner
 
         drive = partial(runner.drive_with_input, run, graph_input, from_checkpoint, options=self.options)
-        return await self._drive_for_followers(drive, renderers, None)
+        return await self._run_registered_drive(drive, renderers, None)
 
     async def ask_and_resume(
         self,
         outcome: Outcome,
-        asker: Asker | None,
+        decider: Decider | None,
         *,
         renderers: Sequence[Renderer] = (),
         stop: "Stop | None" = None,
@@ -203,11 +203,11 @@ class Client(Views):
             drive = partial(
                 engine.resume, run, decisions=decisions, options=_options_after_decision(self.options)
             )
-            return await self._drive_for_followers(drive, renderers, stop)
+            return await self._run_registered_drive(drive, renderers, stop)
 
-        if asker is None or (stop and stop.why):
+        if decider is None or (stop and stop.why):
             return outcome
-        return await ask_until_settled(self.home, outcome, asker, resume)
+        return await run_decision_loop(self.home, outcome, decider, resume)
 
     def start_sync(
         self,
@@ -215,12 +215,12 @@ class Client(Views):
         input: "Mapping[str, Any] | WorkflowInput",
         *,
         renderers: Sequence[Renderer] = (),
-        asker: Asker | None = None,
+        decider: Decider | None = None,
         run: str | None = None,
     ) -> Outcome:
         """`start` without an event loop: each drive has its own, and who is asked may block."""
         outcome = engine.run_sync(workflow, input, options=self.options, renderers=renderers, run_id=run)
-        return self._ask_and_resume_sync(outcome, asker, renderers)
+        return self._ask_and_resume_sync(outcome, decider, renderers)
 
     def resume_sync(
         self,
@@ -229,24 +229,28 @@ class Client(Views):
         decisions: Sequence[Decision] = (),
         *,
         renderers: Sequence[Renderer] = (),
-        asker: Asker | None = None,
+        decider: Decider | None = None,
     ) -> Outcome:
         """`go_on` without an event loop."""
         outcome = engine.resume_sync(
             run, prompt=prompt, decisions=decisions, options=self.options, renderers=renderers
         )
-        return self._ask_and_resume_sync(outcome, asker, renderers)
+        return self._ask_and_resume_sync(outcome, decider, renderers)
 
     def _ask_and_resume_sync(
-        self, outcome: Outcome, asker: Asker | None, renderers: Sequence[Renderer]
+        self, outcome: Outcome, decider: Decider | None, renderers: Sequence[Renderer]
     ) -> Outcome:
         async def resume(run: str, decisions: Sequence[Decision]) -> Outcome:
             options = _options_after_decision(self.options)
             return engine.resume_sync(run, decisions=decisions, options=options, renderers=renderers)
 
-        return run_unsuspending(ask_until_settled(self.home, outcome, asker, resume)) if asker else outcome
+        return (
+            run_without_event_loop(run_decision_loop(self.home, outcome, decider, resume))
+            if decider
+            else outcome
+        )
 
-    async def _drive_for_followers(
+    async def _run_registered_drive(
         self,
         start_drive: Callable[..., Awaitable[Outcome]],
         renderers: Sequence[Renderer],
@@ -255,14 +259,14 @@ class Client(Views):
         """Drive where followers hear it, and `stop` finds it."""
         from interlock.engine.driver.stop import provide_stop
 
-        with provide_stop(stop) as given, self.live_drives.drive(given) as live:
+        with provide_stop(stop) as given, self.live_drives.register_drive(given) as live:
             return await start_drive(renderers=[*renderers, live], stop=given)
 
     def check_run_drivable(self, run: str) -> None:
         """Raise `UserError` where go_on would refuse a run because this host didn't define it."""
-        from interlock.engine.driver.run_definition import check_drivable
+        from interlock.engine.driver.run_definition import load_drivable_run
 
-        check_drivable(self.find_run(self.innermost_subtask(self.find_run(run).run)), self.options)
+        load_drivable_run(self.find_run(self.innermost_waiting_subtask(self.find_run(run).run)), self.options)
 
     def check_folder_trusted(self, run: str) -> None:
         """Raise `UserError` where files of a run aren't to be changed because this host didn't name its folder."""
@@ -279,7 +283,7 @@ class Client(Views):
 
         record_decisions(
             Store(self.home),
-            self.innermost_subtask(self.find_run(run).run),
+            self.innermost_waiting_subtask(self.find_run(run).run),
             decisions,
             decided_by,
             self.options.door,
@@ -293,7 +297,7 @@ class Client(Views):
         """Stop a run that this process drives, or all of them, cleanly; False: there is none. From any thread."""
         found = [drive for drive in [*self.live_drives.open] if run in (None, drive.run)]
         for drive in found:
-            drive.end()
+            drive.request_stop()
         return bool(found)
 
     def follow_events(self, run: str, cursor: str = "") -> "AsyncGenerator[FollowedEvent]":
@@ -308,7 +312,7 @@ class Client(Views):
 
     def explain_store_errors(self) -> AbstractContextManager[None]:
         """Turns an exception of the store or the disk into an error that says what to do."""
-        return blame_damaged_rows(self.home / "interlock.db")
+        return explain_errors_by_damaged_rows(self.home / "interlock.db")
 
     def stop_on_signals(self, stop: Callable[[], None]) -> AbstractContextManager[None]:
         """Calls `stop` at the first Ctrl-C or SIGTERM, for a front end with many drives; a second ends the process."""
@@ -363,14 +367,14 @@ class Client(Views):
 
         return undo_changes(self.home, self.find_run(run), call)
 
-    def find_last_change(self, run: str) -> tuple[str, Call]:
+    def find_last_undoable_call(self, run: str) -> tuple[str, Call]:
         """The newest call whose change is still in place, with its number. Raises `UserError`.
 
         A call that changed nothing but generated files doesn't count.
         """
-        from interlock.engine.client.file_changes import find_last_change
+        from interlock.engine.client.file_changes import find_last_undoable_call
 
-        return find_last_change(self.home, self.find_run(run))
+        return find_last_undoable_call(self.home, self.find_run(run))
 
     def adopt_thread(self, workflow: str, url: str, thread: str, options: Options) -> str:
         """Make a run of a LangGraph thread in another database; returns its id. Raises `UserError`."""
@@ -396,35 +400,35 @@ class Client(Views):
         return made
 
     def replay_run(
-        self, run: str, until: int | None = None, swap: str | None = None, *, live: bool = False
-    ) -> "Replayed":
+        self, run: str, until_step: int | None = None, swap: str | None = None, *, live: bool = False
+    ) -> "ReplayResult":
         """Execute a run's graph again from its record. `swap`: NODE=FILE.py:FUNCTION. Raises `UserError`.
 
-        `live`: the nodes of a LangGraph graph run again, with all their effects (`list_live_nodes` names them);
+        `live`: the nodes of a LangGraph graph run again, with all their effects (`list_live_replay_nodes` names them);
         otherwise what they wrote is applied.
         """
-        from interlock.engine.travel.replay import replay
+        from interlock.engine.travel.replay import replay_run
 
-        return engine.make_sync(replay)(self.home, run, until, swap, live=live)
+        return engine.make_sync(replay_run)(self.home, run, until_step, swap, live=live)
 
-    def list_live_nodes(self, run: str, until: int | None = None) -> list[tuple[str, int]]:
+    def list_live_replay_nodes(self, run: str, until_step: int | None = None) -> list[tuple[str, int]]:
         """The nodes of a LangGraph graph that a live replay runs, as the run took them, with repetitions counted.
 
         Raises `UserError` for a run of another workflow.
         """
-        from interlock.engine.travel.replay import live_nodes
+        from interlock.engine.travel.replay import list_live_replay_nodes
 
-        return live_nodes(self.home, run, until)
+        return list_live_replay_nodes(self.home, run, until_step)
 
-    def replay_with_model(
+    def fork_with_model(
         self, run: str, model: str, step: int | None = None, renderers: Sequence[Renderer] = ()
     ) -> "ModelForkResult":
         """Go on with another model from a step, by default the first, in a fork. Raises `UserError`."""
-        from interlock.engine.travel.model_fork import continue_with_model
+        from interlock.engine.travel.model_fork import fork_with_model
 
-        return engine.make_sync(continue_with_model)(self.home, run, model, step, renderers)
+        return engine.make_sync(fork_with_model)(self.home, run, model, step, renderers)
 
-    def record_end_cursor(self, run: str) -> str:
+    def cursor_at_record_end(self, run: str) -> str:
         """The place behind everything that a run's record holds now, for `follow`."""
         from interlock.engine.client.record import Cursor
 

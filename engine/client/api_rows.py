@@ -2,12 +2,20 @@
 
 from interlock.engine.store.api_rows import (
     ApiRow,
-    are_in_own_file,
-    change,
+    are_api_rows_in_own_file,
+    find_api_row,
+    insert_api_row,
     list_api_rows,
     remove_api_row,
-    serve,
-    served,
+    update_api_row,
 )
 
-__all__ = ["ApiRow", "are_in_own_file", "change", "list_api_rows", "remove_api_row", "serve", "served"]
+__all__ = [
+    "ApiRow",
+    "are_api_rows_in_own_file",
+    "find_api_row",
+    "insert_api_row",
+    "list_api_rows",
+    "remove_api_row",
+    "update_api_row",
+]

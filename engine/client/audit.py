@@ -1,8 +1,8 @@
 """audit: the record of who decided what, for the commands that show and check it."""
 
-from interlock.engine.optional_rooms import require_part
+from interlock.engine.optional_rooms import require_optional_part
 
-require_part("audit", "Reading the audit needs", "engine/audit")
+require_optional_part("audit", "Reading the audit needs", "engine/audit")
 
 from interlock.engine.audit import (  # noqa: E402 (without the folder, people read the line above)
     find_audit_problems,

@@ -27,17 +27,17 @@ class Batch:
         """The id of a line's run, whether it has begun or not: two processes can't begin it twice."""
         return f"{self.id}-{line}"
 
-    def kept(self, line: int, given: Mapping[str, Any]) -> dict[str, str]:
+    def batch_option_of_line(self, line: int, line_input: Mapping[str, Any]) -> dict[str, str]:
         """What a line's run keeps of its batch (`Options.batch`)."""
         return {
             "id": self.id,
             "file": self.file,
             "folder": self.folder,
             "line": str(line),
-            "input": _input_digest(given),
+            "input": _input_digest(line_input),
         }
 
-    def check_lines(self, lines: Mapping[int, Mapping[str, Any]]) -> None:
+    def check_lines_unchanged(self, lines: Mapping[int, Mapping[str, Any]]) -> None:
         """Raises `InputError` that names the lines which aren't what their runs were begun with."""
         gone = sorted(line for line in self.begun if line not in lines)
         other = sorted(
@@ -53,8 +53,8 @@ class Batch:
             )
 
 
-def start_batch(file: str, folder: Path) -> Batch:
-    return Batch(new_run_id(), _absolute_name(file), str(folder))
+def make_batch(file: str, folder: Path) -> Batch:
+    return Batch(new_run_id(), _absolute_file_name(file), str(folder))
 
 
 def find_newest_batch(home: Path, workflow: str, file: str, folder: Path) -> Batch | None:
@@ -63,7 +63,7 @@ def find_newest_batch(home: Path, workflow: str, file: str, folder: Path) -> Bat
     begun: dict[int, str] = {}
     for run, options in queries.list_batch_runs(home, workflow):
         kept: dict[str, str] = json.loads(options)["batch"]
-        if (kept["file"], kept["folder"]) != (_absolute_name(file), str(folder)):
+        if (kept["file"], kept["folder"]) != (_absolute_file_name(file), str(folder)):
             continue
         if found is None:
             found = Batch(kept["id"], kept["file"], kept["folder"], begun)
@@ -72,7 +72,7 @@ def find_newest_batch(home: Path, workflow: str, file: str, folder: Path) -> Bat
     return found
 
 
-def _absolute_name(file: str) -> str:
+def _absolute_file_name(file: str) -> str:
     return file if file == "-" else str(Path(file).expanduser().resolve())
 
 

@@ -7,9 +7,9 @@ from interlock.engine.driver.decisions import record_decisions
 from interlock.engine.options import Decision, Options
 from interlock.engine.read import ENDED, RunRow, find_run, list_waiting_requests
 from interlock.engine.store import Store
-from interlock.engine.store.approvals import cancel_ends_run, cancel_run
+from interlock.engine.store.approvals import cancel_run, does_cancel_end_run
 from interlock.engine.store.leases import request_stop
-from interlock.engine.store.runs import find_first_task, find_innermost_waiting_subtask, list_run_and_subtasks
+from interlock.engine.store.runs import find_innermost_waiting_subtask, find_root_task, list_run_and_subtasks
 
 
 class CancelResult(NamedTuple):
@@ -24,14 +24,14 @@ def cancel_run_by_name(options: Options, name: str, cancelled_by: str = "") -> C
     """Stop a run, or end one that waits. `cancelled_by`: who; empty: this user. Raises `UserError`."""
     store = Store(options.home)
     row = find_run(store.home, name)
-    if has_fleet(store.home) and (driven := Fleet(store.home).cancel(row.run)) is not None:
+    if has_fleet(store.home) and (driven := Fleet(store.home).cancel_job(row.run)) is not None:
         return CancelResult("asked" if driven else "taken back", row)
     if row.status in ENDED:
         return CancelResult("over", row)
     if row.status == "waiting":
         return _cancel_waiting_run(options, store, row, cancelled_by)
-    with store.writing("FULL") as conn:
-        family = list_run_and_subtasks(conn, find_first_task(conn, row.run))
+    with store.write_transaction("FULL") as conn:
+        family = list_run_and_subtasks(conn, find_root_task(conn, row.run))
         asked = [request_stop(conn, one, "stop") for one in family]
     return CancelResult("asked" if any(asked) else "idle", row)
 
@@ -40,11 +40,11 @@ def _cancel_waiting_run(options: Options, store: Store, row: RunRow, cancelled_b
     inner = find_innermost_waiting_subtask(store.home, row.run)
     requests = [request.fields for request in list_waiting_requests(store.home, inner)]
     if not requests:  # a subtask that was interrupted
-        with store.writing("FULL") as conn:
+        with store.write_transaction("FULL") as conn:
             cancel_run(conn, inner)
     record_decisions(
         store, inner, [Decision(one["id"], "cancel") for one in requests], cancelled_by, options.door
     )
-    if requests and not any(cancel_ends_run(request["choices"]) for request in requests):
+    if requests and not any(does_cancel_end_run(request["choices"]) for request in requests):
         return CancelResult("decided", row)
     return CancelResult("ended", find_run(store.home, row.run))

@@ -53,7 +53,7 @@ def choose_model(conversation: "Conversation", name: str) -> None:
         name,
         "",
     )
-    conversation.tell("chosen", f"From the next prompt on {name} answers.")
+    conversation.send_notice("chosen", f"From the next prompt on {name} answers.")
 
 
 def list_modes(conversation: "Conversation") -> dict[str, str]:
@@ -66,7 +66,7 @@ def choose_mode(conversation: "Conversation", name: str) -> None:
     """Work in a mode from the next prompt on. Raises `UserError`."""
     _check_known(name, list_modes(conversation), "mode")
     conversation.options, conversation.mode = replace(conversation.options, mode=name), name
-    conversation.tell("chosen", f"From the next prompt on: mode {name}.")
+    conversation.send_notice("chosen", f"From the next prompt on: mode {name}.")
 
 
 def list_approval_modes(conversation: "Conversation") -> dict[str, str]:
@@ -81,7 +81,7 @@ def choose_approval_mode(conversation: "Conversation", name: str) -> None:
         raise UserError("yolo is only for sessions that are started with it: interlock --yolo")
     _check_known(name, known, "approval mode")
     set_approval_mode(conversation, name)
-    conversation.tell("chosen", f"Approval mode {name}: {known[name]}.")
+    conversation.send_notice("chosen", f"Approval mode {name}: {known[name]}.")
 
 
 def set_approval_mode(conversation: "Conversation", name: str) -> None:
@@ -95,7 +95,7 @@ def switch_to_next_approval_mode(conversation: "Conversation") -> None:
     set_approval_mode(conversation, there[(now + 1) % len(there)])
 
 
-def thinking_levels(conversation: "Conversation") -> "tuple[Thinking, Mapping[Thinking, str]]":
+def thinking_level_and_choices(conversation: "Conversation") -> "tuple[Thinking, Mapping[Thinking, str]]":
     """The thought level now, and what may be chosen; nothing for a model without one."""
     from interlock.services.models.names import resolve_model, supports_thinking_level
 
@@ -107,31 +107,31 @@ def thinking_levels(conversation: "Conversation") -> "tuple[Thinking, Mapping[Th
 
 def choose_thinking(conversation: "Conversation", level: str) -> None:
     """Let the model think this much from the next prompt on. Raises `UserError`."""
-    known = thinking_levels(conversation)[1]
+    known = thinking_level_and_choices(conversation)[1]
     if not known:
         raise UserError(
             f"Model {conversation.model!r} has no thought level. Choose another with -m or /model."
         )
     _check_known(level, {**known}, "thought level")
     _override_model_settings(conversation, thinking=level)
-    conversation.tell("chosen", f"From the next prompt on, thought level {level}.")
+    conversation.send_notice("chosen", f"From the next prompt on, thought level {level}.")
 
 
 def set_loop_detection(conversation: "Conversation", on_or_off: str) -> None:
     """Turn loop detection on or off; a run that a loop has ended goes on without it. Raises `UserError`."""
     _check_known(on_or_off, LOOPS, "choice")
     _override_model_settings(conversation, disableLoopDetection=on_or_off == "off")
-    conversation.tell("chosen", f"Loop detection is {on_or_off}: {LOOPS[on_or_off]}.")
+    conversation.send_notice("chosen", f"Loop detection is {on_or_off}: {LOOPS[on_or_off]}.")
     if on_or_off == "off" and conversation.ended_by_loop:
-        conversation.do_instead_of_run(conversation.go_on)
+        conversation.run_exclusively(conversation.resume_run)
 
 
 def start_plan_mode(conversation: "Conversation", prompt: str) -> None:
     """Plan first, from the next prompt on, or from this one."""
     set_approval_mode(conversation, "plan")
-    conversation.tell("chosen", "Plan mode: the agent reads, and writes a plan that you approve.")
+    conversation.send_notice("chosen", "Plan mode: the agent reads, and writes a plan that you approve.")
     if prompt:
-        conversation.submit(prompt)
+        conversation.submit_prompt(prompt)
 
 
 def _override_model_settings(conversation: "Conversation", **settings: object) -> None:

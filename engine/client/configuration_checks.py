@@ -18,7 +18,7 @@ from interlock.nodes.mcp import MCP_BY_NAMES
 from interlock.services.context.definitions import ONLY_AGENTS, build_agent_tools, select_agent_tools
 from interlock.services.files.filesystem import OutputFiles
 from interlock.services.hooks.hook_replies import HookEnvironment
-from interlock.services.hooks.hook_settings import Hook, names_of_event_subject
+from interlock.services.hooks.hook_settings import Hook, event_subject_names
 from interlock.services.policy.decision import Explanation
 from interlock.services.policy.policy import PRIVATE_RULE, RulePolicy
 from interlock.services.policy.rule_files import MODE_NAMES
@@ -56,7 +56,7 @@ class PolicyQuestion(BaseModel):
 
     @field_validator("mode", mode="before")
     @classmethod
-    def _as_gemini_spells_it(cls, value: object) -> object:
+    def _convert_gemini_mode_name(cls, value: object) -> object:
         return MODE_NAMES.get(value, value) if isinstance(value, str) else value
 
 
@@ -84,9 +84,9 @@ class PolicyCheck:
         self._agents = {name: select_agent_tools(d, every, depth=1) for name, d in agents.items()}
         self._tools = {name: tool for name, tool in every.items() if name not in ONLY_AGENTS}
 
-    async def check(self, question: Mapping[str, Any]) -> PolicyAnswer:
+    async def evaluate_call(self, question: Mapping[str, Any]) -> PolicyAnswer:
         """Decide on one call. Raises `InputError` naming the field: unknown tool or agent, wrong arguments."""
-        asked = self._as_server_call(_parse_question(question))
+        asked = self._unwrap_mcp_call(_parse_question(question))
         policy = self._policy_for(asked)
         call = CallView(
             id="",
@@ -97,9 +97,9 @@ class PolicyCheck:
         mode = asked.mode or self._prepared.approval_mode
         found = policy.explain_decision(call, risk, mode, asked.annotations)
         if refused:
-            return PolicyAnswer(agent=asked.agent, explanation=_explain_denial_before_rules(found, refused))
+            return PolicyAnswer(agent=asked.agent, explanation=_replace_with_denial(found, refused))
         checkers = await policy.ask_checkers(call, risk, mode, found.verdict, asked.annotations)
-        verdict = await policy.limit_if_private(
+        verdict = await policy.lower_to_ask_if_private(
             call, risk, mode, apply_checker_answers(found.verdict, checkers)
         )
         if verdict.by_checker:
@@ -108,7 +108,7 @@ class PolicyCheck:
             found = _replace_verdict(found, verdict, choices, _PRIVATE if private else _CHECKER)
         return PolicyAnswer(agent=asked.agent, explanation=found, checkers=tuple(checkers))
 
-    def _as_server_call(self, question: PolicyQuestion) -> PolicyQuestion:
+    def _unwrap_mcp_call(self, question: PolicyQuestion) -> PolicyQuestion:
         """The server's own call that `use_mcp_tool` or `access_mcp_resource` stands for, as a run decides on it."""
         server = question.args.get("server_name")
         if question.tool not in MCP_BY_NAMES or not isinstance(server, str):
@@ -194,7 +194,7 @@ def _find_tool(tools: Mapping[str, Tool], name: str) -> Tool | None:
     return tools.get(name) or next((t for t in tools.values() if name in t.aliases), None)
 
 
-def _explain_denial_before_rules(explanation: Explanation, why: str) -> Explanation:
+def _replace_with_denial(explanation: Explanation, why: str) -> Explanation:
     """Deny before policy is consulted, as a run does for an unknown tool or a path that no tool may touch."""
     verdict = Verdict(decision="deny", rule="refused before any rule", reason=why, deny_message=why)
     return _replace_verdict(explanation, verdict, (), "No rule lifts that.")
@@ -231,7 +231,7 @@ class _InputRecorder(SupervisedProcesses):
         return await super().run(argv, **kwargs)
 
 
-class HookCheck:
+class HookDryRun:
     """Prepared once, for any number of events."""
 
     def __init__(self, options: Options) -> None:
@@ -239,17 +239,17 @@ class HookCheck:
         self._around = HookEnvironment(_SESSION, self._prepared.workspace.root, None)
         self.warnings: Sequence[str] = self._prepared.warnings
 
-    def listed(self) -> list[dict[str, Any]]:
+    def list_hooks(self) -> list[dict[str, Any]]:
         """Every active hook, in execution order."""
         return [_hook_fields(hook) for hook in self._prepared.hooks.hooks]
 
-    def planned(self, event: HookEvent, payload: Mapping[str, JsonValue]) -> dict[str, Any]:
+    def plan_hooks(self, event: HookEvent, payload: Mapping[str, JsonValue]) -> dict[str, Any]:
         """What the event would run, with each hook's input as it is unless an earlier hook changes it.
 
         Raises `UntrustedError` if only ignored files have hooks for the event.
         """
         hooks = self._prepared.hooks.select_hooks(
-            event, *names_of_event_subject(event, self._event_subject(event, payload), payload)
+            event, *event_subject_names(event, self._event_subject(event, payload), payload)
         )
         if not hooks and not self._prepared.trusted:
             check_hooks_trusted(event, self._around.workspace, self._prepared.options)
@@ -261,22 +261,22 @@ class HookCheck:
             "hooks": [{**_hook_fields(hook), "input": stdin} for hook in hooks],
         }
 
-    async def run(self, event: HookEvent, payload: Mapping[str, JsonValue]) -> dict[str, Any]:
-        """Like `planned`, but runs the hooks: adds each one's actual input and verdict, and the combined outcome."""
-        plan = self.planned(event, payload)
+    async def run_hooks(self, event: HookEvent, payload: Mapping[str, JsonValue]) -> dict[str, Any]:
+        """Like `plan_hooks`, but runs the hooks: adds each one's actual input and verdict, and the combined outcome."""
+        plan = self.plan_hooks(event, payload)
         with tempfile.TemporaryDirectory(prefix="interlock-hooks-") as folder:
-            outcome, inputs = await self._fire_in_folder(event, payload, Path(folder))
+            outcome, inputs = await self._fire_with_temporary_store(event, payload, Path(folder))
         for hook, verdict in zip(plan["hooks"], outcome.verdicts, strict=True):
             hook["input"] = inputs.get(hook["command"], hook["input"])
             hook["verdict"] = verdict.model_dump()
         return {**plan, "outcome": outcome.model_dump(exclude={"verdicts", "unknown"})}
 
-    async def _fire_in_folder(
+    async def _fire_with_temporary_store(
         self, event: HookEvent, payload: Mapping[str, JsonValue], folder: Path
     ) -> tuple[HookOutcome, dict[str, Any]]:
         """Fire through a throwaway log, so that no run is touched."""
         prepared, store = self._prepared, Store(folder)
-        store.open()
+        store.create_or_migrate()
         conn = store.connect()
         processes = _InputRecorder(outputs=OutputFiles(folder), env=prepared.tool_env, redact=prepared.redact)
         try:
@@ -318,7 +318,7 @@ def _usable_servers(prepared: RunConfig) -> list[str]:
     """Return the MCP servers that can be started."""
     if not prepared.settings.mcp_servers:
         return []
-    from interlock.services.mcp import server_specs
+    from interlock.services.mcp import build_server_specs
 
-    specs = server_specs(prepared.settings, prepared.workspace.root)
+    specs = build_server_specs(prepared.settings, prepared.workspace.root)
     return [name for name, spec in specs.items() if not (spec.problem or spec.disabled)]

@@ -34,7 +34,7 @@ class ContextWindow(NamedTuple):
     """Largest first."""
 
     @property
-    def used(self) -> int:
+    def used_tokens(self) -> int:
         return sum(tokens for _, tokens in self.sources)
 
 
@@ -42,11 +42,11 @@ def measure_context_window(conversation: "Conversation") -> ContextWindow:
     """What the next request carries. Raises `UserError` before anything has run."""
     from interlock.services.models.names import configured_context_window, resolve_model
 
-    run, settings = conversation.begun_run, conversation.client.settings(conversation.workspace)
+    run, settings = conversation.required_run, conversation.client.settings(conversation.workspace)
     model = conversation.answering or conversation.model
     found = Counter({"tools": conversation.used.tools})
     for message in conversation.client.read_messages(run, conversation.client.unmasked_state(run)):
-        for source, tokens in _message_sources(message):
+        for source, tokens in _tokens_by_source(message):
             found[source] += tokens
     sources = [(source, tokens) for source, tokens in found.most_common() if tokens]
     size = conversation.used.window or (
@@ -55,15 +55,15 @@ def measure_context_window(conversation: "Conversation") -> ContextWindow:
     return ContextWindow(model, size, sources)
 
 
-def known_window(settings: "Settings", model: str) -> int:
+def known_context_window(settings: "Settings", model: str) -> int:
     """Return a model's window in tokens, as far as it is known without asking a server."""
     from interlock.services.models.facts import ModelFacts
     from interlock.services.models.names import resolve_model
 
-    return ModelFacts(settings, os.environ, ask=False).window_tokens(resolve_model(settings, model))
+    return ModelFacts(settings, os.environ, ask=False).context_window_tokens(resolve_model(settings, model))
 
 
-def _message_sources(message: Message) -> Iterator[tuple[str, int]]:
+def _tokens_by_source(message: Message) -> Iterator[tuple[str, int]]:
     if message.role == "user" and message.origin == "context" and not isinstance(message.content, str):
         section = ""
         for part in message.content:  # a heading belongs to the section after it

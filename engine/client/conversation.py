@@ -1,4 +1,4 @@
-"""conversation: one conversation at a time, each a durable run: what goes on in it, whoever shows it (`Front`).
+"""conversation: one conversation at a time, each a durable run: what goes on in it, whoever shows it (`FrontEnd`).
 
 Used from the front end's own event loop; runs are driven in a thread beside it.
 """
@@ -14,15 +14,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeVar
 
 from interlock.engine.client import Client, Decision, Options, Outcome, Pending, RunRow
-from interlock.engine.client.following import RunStanding
+from interlock.engine.client.following import RunStatus
 from interlock.engine.client.record import (
     MOST_MESSAGES,
     newest_events,
     read_events,
     read_undos_unknown_to_model,
 )
-from interlock.engine.driver.decision_loop import ask_until_settled
-from interlock.engine.store import watch_changes
+from interlock.engine.driver.decision_loop import run_decision_loop
+from interlock.engine.store import make_change_detector
 from interlock.state.errors import STOPPED, InterlockError, UserError, as_bug_error
 from interlock.state.events import Asking, Event, Finished, HandOver, Init, Undone
 
@@ -49,10 +49,10 @@ class TokenCounts:
     window: int = 0
     """The model's window; 0: not known yet."""
 
-    def asks(self, event: "Asking") -> None:
+    def record_request(self, event: "Asking") -> None:
         self.tools, self.window, self.context = event.tools, event.window, event.tokens
 
-    def counts(self, event: "Finished") -> None:
+    def add_reply_usage(self, event: "Finished") -> None:
         used = event.usage.get("input", 0) + event.usage.get("output", 0)
         self.tokens += used
         if used and not event.agent:
@@ -83,36 +83,36 @@ class Notice(NamedTuple):
     """The run that it names."""
 
 
-class Front(Protocol):
+class FrontEnd(Protocol):
     """Who shows a conversation, and asks the person."""
 
-    def event(self, event: "Event", /) -> None:
+    def on_event(self, event: "Event", /) -> None:
         """An event of the run, on another thread while it is driven."""
         ...
 
-    def notice(self, notice: Notice, /) -> None: ...
+    def on_notice(self, notice: Notice, /) -> None: ...
 
-    def prompted(self, prompt: str, /) -> None:
+    def on_prompt_sent(self, prompt: str, /) -> None:
         """The person's prompt is sent."""
         ...
 
-    def moved(self) -> None:
+    def on_state_changed(self) -> None:
         """A figure, the queue or the status is another."""
         ...
 
-    def ended(self) -> None:
+    def on_drive_ended(self) -> None:
         """Nothing moves until the next event."""
         ...
 
-    async def decide(self, run: str, requests: Sequence[Pending], /) -> Sequence[Decision]:
+    async def ask_for_decisions(self, run: str, requests: Sequence[Pending], /) -> Sequence[Decision]:
         """The person's decisions; a request without one is left for later."""
         ...
 
-    def still_asked(self, waiting: Collection[str], /) -> None:
+    def withdraw_decided_requests(self, waiting_ids: Collection[str], /) -> None:
         """Requests that wait still, of those being asked; the others were decided elsewhere."""
         ...
 
-    def take_back(self, texts: Sequence[str], /) -> None:
+    def return_queued_prompts(self, prompts: Sequence[str], /) -> None:
         """Prompts in the queue won't be sent: the person may change them."""
         ...
 
@@ -130,7 +130,7 @@ _LOOK_S = 0.4
 Work = Callable[[], Awaitable[None]]
 
 
-class WorkLine:
+class WorkScheduler:
     """Whoever shows it hears how each piece of work ends; an error is shown as one line."""
 
     status = ""
@@ -141,7 +141,7 @@ class WorkLine:
     _stopped = False
     """Somebody stopped what was about to be driven."""
 
-    def __init__(self, front: Front, take: Callable[[str], None]) -> None:
+    def __init__(self, front: FrontEnd, take: Callable[[str], None]) -> None:
         self.front = front
         self.queue: deque[str] = deque()
         """Lines sent while the agent works."""
@@ -156,30 +156,30 @@ class WorkLine:
         """Whether a run or a command is in progress."""
         return self.busy or bool(self._work)
 
-    def do_instead_of_run(self, work: Work) -> None:
+    def run_exclusively(self, work: Work) -> None:
         """Do something in place of the run: prompts wait for it, and `stop` ends it."""
-        self._start_work(self._show_errors(work))
+        self._start_busy_work(self._run_and_show_errors(work))
 
-    def do_beside(self, work: Coroutine[Any, Any, None]) -> None:
+    def run_in_background(self, work: Coroutine[Any, Any, None]) -> None:
         """Do something beside the run; an error is shown as one line."""
 
         async def done() -> None:
             try:
                 await work
             except InterlockError as error:
-                self.failed(error)
-            self.front.moved()
+                self.report_error(error)
+            self.front.on_state_changed()
             self._handle_next_in_queue()
 
         self._create_task(done())
 
-    def failed(self, error: InterlockError, /) -> None:
-        self.tell("problem", str(error))
+    def report_error(self, error: InterlockError, /) -> None:
+        self.send_notice("problem", str(error))
 
-    def tell(self, kind: Kind, text: str, run: str = "") -> None:
-        self.front.notice(Notice(kind, text, run))
+    def send_notice(self, kind: Kind, text: str, run: str = "") -> None:
+        self.front.on_notice(Notice(kind, text, run))
 
-    def _start_work(self, work: Coroutine[Any, Any, None]) -> None:
+    def _start_busy_work(self, work: Coroutine[Any, Any, None]) -> None:
         self.busy, self._stopped = True, False
         self._create_task(work)
 
@@ -188,33 +188,33 @@ class WorkLine:
         self._work.add(task)
         task.add_done_callback(self._work.discard)
 
-    async def _show_errors(self, work: Work) -> None:
+    async def _run_and_show_errors(self, work: Work) -> None:
         """Show any error as one line and keep the conversation usable."""
         self.busy, well = True, False
-        self.front.moved()
+        self.front.on_state_changed()
         try:
             await work()
             well = not (self._last and self._last.error and self._last.status not in STOPPED)
         except InterlockError as error:
-            self.failed(error)
+            self.report_error(error)
         except Exception as error:
-            self.failed(as_bug_error(error))
+            self.report_error(as_bug_error(error))
         finally:
             self.busy, self.stop = False, None
-            self.front.ended()
-            self.front.moved()
+            self.front.on_drive_ended()
+            self.front.on_state_changed()
         if well and self.status != "waiting":
             self._handle_next_in_queue()
         else:
-            self._give_back_queue()
+            self._return_queued_prompts()
 
     def _handle_next_in_queue(self) -> None:
         if self.queue and not self.busy:
             self.take(self.queue.popleft())
 
-    def _give_back_queue(self) -> None:
+    def _return_queued_prompts(self) -> None:
         if self.queue:
-            self.front.take_back([*self.queue])
+            self.front.return_queued_prompts([*self.queue])
             self.queue.clear()
 
 
@@ -226,24 +226,24 @@ class EngineThread:
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
+        self._thread = threading.Thread(target=self._run_event_loop, name="engine", daemon=True)
         self.busy = False
 
-    def begin(self) -> None:
+    def start(self) -> None:
         """Start the thread, which first imports what a run needs."""
         self._thread.start()
 
-    def _run(self) -> None:
+    def _run_event_loop(self) -> None:
         asyncio.set_event_loop(self._loop)
         import_module("interlock.engine.driver.runner")  # heavy: imported while the person types
 
         self._loop.run_forever()
 
-    async def driven(self, work: Coroutine[Any, Any, T]) -> T:
+    async def await_drive(self, drive: Coroutine[Any, Any, T]) -> T:
         """Await a drive. Raises `InterlockError`."""
         self.busy = True
         try:
-            return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
+            return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(drive, self._loop))
         except InterlockError:
             raise
         except Exception as error:
@@ -251,13 +251,13 @@ class EngineThread:
         finally:
             self.busy = False
 
-    def cancel(self, stop_drive: Callable[[], bool]) -> None:
+    def cancel_drive(self, stop_drive: Callable[[], bool]) -> None:
         """Call `stop_drive` until it finds the drive, whose first step may be still to come."""
         if self.busy:
-            self._loop.call_soon_threadsafe(lambda: stop_drive() or self.cancel(stop_drive))
+            self._loop.call_soon_threadsafe(lambda: stop_drive() or self.cancel_drive(stop_drive))
 
 
-class Conversation(WorkLine):
+class Conversation(WorkScheduler):
     """What a person at one front end does with runs, one after the other."""
 
     next_id: str | None = None
@@ -270,8 +270,8 @@ class Conversation(WorkLine):
     _moved = False
     """The run's folder isn't on this machine: it goes on in the one that the options name."""
 
-    def __init__(self, options: Options, workflow: str, front: Front) -> None:
-        super().__init__(front, self.submit)
+    def __init__(self, options: Options, workflow: str, front: FrontEnd) -> None:
+        super().__init__(front, self.submit_prompt)
         self.options: Options = options
         self.workflow, self.home = workflow, options.home
         self.client = Client(options)
@@ -300,36 +300,36 @@ class Conversation(WorkLine):
         """When the run had changed last at that place, in Unix time."""
 
     @property
-    def begun_run(self) -> str:
+    def required_run(self) -> str:
         """Raises `UserError` before anything has run."""
         if self.run is None:
             raise UserError("Nothing has run yet in this conversation. Say what to do first, or: /resume")
         return self.run
 
-    def begin(self) -> None:
+    def start_engine_thread(self) -> None:
         """Start what takes time before the first run."""
-        self._thread.begin()
+        self._thread.start()
 
-    def submit(self, text: str) -> None:
+    def submit_prompt(self, text: str) -> None:
         """Send a prompt, or queue it while the agent works; an empty one resumes, or asks what was left open."""
         if self.busy:
             self.queue.extend([text] if text.strip() else ())
-            self.front.moved()
+            self.front.on_state_changed()
         elif text.strip() or self.status in UNFINISHED:
-            self._start_work(self._send_prompt(text.strip() or None))
+            self._start_busy_work(self._send_prompt(text.strip() or None))
         elif self.status == "waiting":
-            self.ask_again()
+            self.ask_all_pending_requests()
 
     def cancel(self) -> None:
         """Stop what is running and give queued prompts back; the next prompt resumes the run."""
         self._stop_work()
-        self._give_back_queue()
+        self._return_queued_prompts()
 
     def _stop_work(self) -> None:
         if self.stop is not None:
             self.stop()
         elif self._thread.busy:
-            self._thread.cancel(self.client.stop_drives)
+            self._thread.cancel_drive(self.client.stop_drives)
         else:
             self._stopped = self.busy and not self._deciding
 
@@ -342,7 +342,7 @@ class Conversation(WorkLine):
         for task in [*self._work]:
             task.cancel()
 
-    def switch(self, run: str | None) -> None:
+    def switch_run(self, run: str | None) -> None:
         """Continue with this run, or a new one. Raises `UserError` while the agent works."""
         if self.busy:
             raise UserError("The agent works. Stop it first: Ctrl-C")
@@ -356,18 +356,18 @@ class Conversation(WorkLine):
         self.run, self.workflow, place = row.run, row.workflow, Path(row.workspace)
         self._moved = self.options.workspace is not None and not place.is_dir()
         self.workspace = self.workspace if self._moved else place
-        self._start_work(self._show_run(row))
+        self._start_busy_work(self._show_run(row))
 
-    def ask_again(self) -> None:
+    def ask_all_pending_requests(self) -> None:
         """Ask about everything that waits, also what was left for later."""
         self._later.clear()
-        self._start_work(self._show_errors(self._ask_until_settled))
+        self._start_busy_work(self._run_and_show_errors(self._run_decision_loop))
 
-    async def go_on(self) -> None:
+    async def resume_run(self) -> None:
         """Resume the run without a prompt."""
-        await self._drive_and_settle(None)
+        await self._drive_until_settled(None)
 
-    def run_beside(
+    def run_side_workflow(
         self, workflow: str, prompt: RunInput, on_success: Callable[[Outcome], None] = lambda _: None
     ) -> None:
         """Start a run of another workflow, then return to this conversation. `on_success`: called if it ends well."""
@@ -377,14 +377,14 @@ class Conversation(WorkLine):
             self.run, self.workflow, self.status, self._last = None, workflow, "", None
             self.options = replace(self.options, attach=(), notes=())  # they belong to this conversation
             try:
-                await self._show_errors(lambda: self._drive_and_settle(prompt))
+                await self._run_and_show_errors(lambda: self._drive_until_settled(prompt))
                 if self._last and self._last.status == "done":
                     on_success(self._last)
             finally:
                 vars(self).update(kept)
                 self.used = replace(used, tokens=self.used.tokens)
 
-        self._start_work(work())
+        self._start_busy_work(work())
 
     def attach_note(self, label: str, text: str) -> None:
         """Attach a note to the next prompt."""
@@ -395,37 +395,37 @@ class Conversation(WorkLine):
 
         async def work() -> None:
             if prompt:
-                await self._show_drive_of_others()
-                self.front.prompted(prompt)
+                await self._show_missed_drive()
+                self.front.on_prompt_sent(prompt)
                 self.options = replace(self.options, attach=(*self.options.attach, *self.images(prompt)))
-            await self._drive_and_settle(prompt)
+            await self._drive_until_settled(prompt)
 
-        await self._show_errors(work)
+        await self._run_and_show_errors(work)
 
-    async def _drive_and_settle(self, prompt: RunInput | None) -> None:
+    async def _drive_until_settled(self, prompt: RunInput | None) -> None:
         await self._drive_once(prompt, ())
-        await self._ask_until_settled()
+        await self._run_decision_loop()
 
-    async def _ask_until_settled(self) -> None:
+    async def _run_decision_loop(self) -> None:
         """Ask for pending decisions and go on with them, until nothing waits or the rest is left for later."""
         if not self.run or self.status not in ("waiting", "running"):
             return
         outcome = Outcome(self.run, self.workflow, self.status, 0)
-        outcome = await ask_until_settled(
+        outcome = await run_decision_loop(
             self.home, outcome, self, self._resume_with_decisions, self._follow_other_driver, self._later
         )
         if outcome.status == "waiting":
             self.status = "waiting"
-            self.tell("left", "Left for later.", outcome.run)
+            self.send_notice("left", "Left for later.", outcome.run)
 
     async def decide(self, outcome: Outcome, requests: Sequence[Pending], /) -> Sequence[Decision]:
         self._deciding, self._stopped = True, False
         try:
-            return await self.front.decide(outcome.run, requests)
+            return await self.front.ask_for_decisions(outcome.run, requests)
         finally:
             self._deciding = False
 
-    refused = WorkLine.failed
+    on_decisions_refused = WorkScheduler.report_error
 
     async def _resume_with_decisions(self, _run: str, decisions: Sequence[Decision]) -> Outcome:
         return await self._drive_once(None, decisions)
@@ -433,76 +433,80 @@ class Conversation(WorkLine):
     async def _follow_other_driver(self, run: str) -> str:
         """Follow the run in its record and show it, until no other process drives it."""
         owner = self.client.find_run(run).owner
-        self.tell("elsewhere", f"Another process{f' ({owner})' if owner else ''} drives this run.", run)
+        self.send_notice(
+            "elsewhere", f"Another process{f' ({owner})' if owner else ''} drives this run.", run
+        )
         async with aclosing(self.client.follow_events(run, self._cursor)) as found:
             async for event, place in found:
                 self._cursor = place or self._cursor
-                if not isinstance(event, RunStanding):
-                    self.front.event(event)
+                if not isinstance(event, RunStatus):
+                    self.front.on_event(event)
                     continue
                 self.status = event.status
                 if event.status != "running":
                     break
         status = self.status
-        self.front.ended()
-        self._clear_settled_status()
+        self.front.on_drive_ended()
+        self._report_and_clear_status()
         return status
 
-    async def _show_drive_of_others(self) -> None:
+    async def _show_missed_drive(self) -> None:
         """Show a drive of another process that was over before it could be followed."""
         run = self.run
         if run is None or (await asyncio.to_thread(self.client.find_run, run)).updated == self._updated:
             return
         async with aclosing(self.client.follow_events(run, self._cursor)) as found:
             async for event, _ in found:
-                if isinstance(event, RunStanding):
+                if isinstance(event, RunStatus):
                     break
                 if not isinstance(event, Undone):  # which was told when it was done here
-                    self.front.event(event)
-        self.front.ended()
+                    self.front.on_event(event)
+        self.front.on_drive_ended()
 
-    async def watch(self) -> None:
+    async def watch_external_changes(self) -> None:
         """Watch for what others do to the run: decisions while they are asked here, and whole drives."""
-        with closing(watch_changes(self.home)) as changed:
+        with closing(make_change_detector(self.home)) as changed:
             while True:
                 await asyncio.sleep(_LOOK_S)
                 if not self.run or self._thread.busy or not changed():
                     continue
                 if self.busy:
-                    self.front.still_asked({request.id for request in self.client.waiting_requests(self.run)})
+                    self.front.withdraw_decided_requests(
+                        {request.id for request in self.client.waiting_requests(self.run)}
+                    )
                 elif self.client.find_run(self.run).status == "running":
                     self.status = "running"
-                    self._start_work(self._show_errors(self._ask_until_settled))
+                    self._start_busy_work(self._run_and_show_errors(self._run_decision_loop))
 
     async def _drive_once(self, prompt: RunInput | None, decisions: Sequence[Decision]) -> Outcome:
         """Start or resume the run, and take over the outcome of whichever run carried on its work."""
         if self.run is None:
             named, self.next_id = self.next_id, None
-            client = Client(self._options_of_next_drive(starts_run=True), self.client.live_drives)
+            client = Client(self._take_next_drive_options(starts_run=True), self.client.live_drives)
             field = (await asyncio.to_thread(client.load_workflow, self.workflow)).prompt_field or "prompt"
             given = prompt if isinstance(prompt, Mapping) else {field: prompt} if prompt else {}
             work = client.start(self.workflow, given, renderers=[self._handle_event], run=named)
         else:
             client = Client(
-                self._options_of_next_drive(has_prompt=prompt is not None), self.client.live_drives
+                self._take_next_drive_options(has_prompt=prompt is not None), self.client.live_drives
             )
             text = prompt if isinstance(prompt, str) else None
             work = client.resume(
                 self.run, text, decisions, renderers=[self._handle_event], replace_unfinished=True
             )
         if self._stopped:  # once it is driven, so that the prompt is in the record
-            asyncio.get_running_loop().call_soon(self._thread.cancel, self.client.stop_drives)
-        outcome = await self._thread.driven(work)
+            asyncio.get_running_loop().call_soon(self._thread.cancel_drive, self.client.stop_drives)
+        outcome = await self._thread.await_drive(work)
         self._last, self.run, self.workflow = outcome, outcome.run, outcome.workflow
         self.status, self.ended_by_loop = outcome.status, (outcome.error or {}).get("type") == "loop_detected"
-        self.front.ended()
+        self.front.on_drive_ended()
         if outcome.notifying:
             outcome.notifying.add_done_callback(self._report_unsent_notifications)
-        await self._read_run_state()
-        self._clear_settled_status()
+        await self._refresh_from_run_state()
+        self._report_and_clear_status()
         return outcome
 
-    def _options_of_next_drive(self, starts_run: bool = False, has_prompt: bool = True) -> Options:
+    def _take_next_drive_options(self, starts_run: bool = False, has_prompt: bool = True) -> Options:
         """Options of the next drive. A mode is passed once: the run keeps it and may have changed it since."""
         options = replace(self.options, workspace=self.workspace if self._moved or starts_run else None)
         if not starts_run and not has_prompt and self.status == "waiting":  # modes count from the next prompt
@@ -515,18 +519,18 @@ class Conversation(WorkLine):
         wished = {"approval_mode": self._wished, "edits_granted": self._granted, "mode": self._mode}
         return replace(options, **wished) if starts_run else options
 
-    def _clear_settled_status(self) -> None:
+    def _report_and_clear_status(self) -> None:
         """Keep the status only if the run waits or is unfinished."""
         if self.ended_by_loop:
-            self.tell("chosen", _LOOP_HINT)
+            self.send_notice("chosen", _LOOP_HINT)
         if self.status in UNFINISHED:
-            self.tell("unfinished", "It stopped midway.", self.run or "")
+            self.send_notice("unfinished", "It stopped midway.", self.run or "")
         elif self.status not in ("waiting", "running"):
             self.status = ""
 
     def _report_unsent_notifications(self, sent: "Future[list[str]]") -> None:
         for problem in sent.result():
-            self.tell("unsent", problem)
+            self.send_notice("unsent", problem)
 
     async def _show_run(self, row: RunRow) -> None:
         """Show a run's conversation and its status."""
@@ -535,23 +539,23 @@ class Conversation(WorkLine):
             found = await asyncio.to_thread(read_events, self.home, row.run)
             recent, before = newest_events(found, self.shown_at_most)
             if before:
-                self.tell("beginning", "The beginning is left out.", row.run)
+                self.send_notice("beginning", "The beginning is left out.", row.run)
             for event in (*recent, *await asyncio.to_thread(read_undos_unknown_to_model, self.home, row.run)):
-                self.front.event(event)
+                self.front.on_event(event)
             self.status = row.status
-            await self._read_run_state()
-            self.front.ended()
-            self._clear_settled_status()
-            await self._ask_until_settled()
+            await self._refresh_from_run_state()
+            self.front.on_drive_ended()
+            self._report_and_clear_status()
+            await self._run_decision_loop()
 
-        await self._show_errors(shown)
+        await self._run_and_show_errors(shown)
 
-    async def _read_run_state(self) -> None:
+    async def _refresh_from_run_state(self) -> None:
         """Read the run's state: a person, a plan or the model may have changed its mode."""
         if self.run is None or not (state := await asyncio.to_thread(self.client.unmasked_state, self.run)):
             return
         self._updated = (await asyncio.to_thread(self.client.find_run, self.run)).updated
-        self._cursor = await asyncio.to_thread(self.client.record_end_cursor, self.run)
+        self._cursor = await asyncio.to_thread(self.client.cursor_at_record_end, self.run)
         mode = str(state.get("approval_mode") or self.approval_mode)
         if self.options.approval_mode is None and mode != self.approval_mode:
             self.approval_mode = mode
@@ -567,9 +571,9 @@ class Conversation(WorkLine):
             self.model = event.model
         elif isinstance(event, Asking) and not event.agent:
             self.answering = event.model
-            self.used.asks(event)
+            self.used.record_request(event)
         elif isinstance(event, HandOver) and self.workflow == "plan":
             self.run = event.run
         elif isinstance(event, Finished):
-            self.used.counts(event)
-        self.front.event(event)
+            self.used.add_reply_usage(event)
+        self.front.on_event(event)

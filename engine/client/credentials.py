@@ -159,9 +159,11 @@ def list_model_rows(options: Options) -> tuple[list[dict[str, Any]], list[str]]:
     from interlock.engine.driver.run_config import prepare_run  # deferred: keys need none of it
 
     prepared = prepare_run(options, needs_model=False)
-    found = list_offered_models(prepared.settings, prepared.env, prepared.facts)
+    found = list_offered_models(prepared.settings, prepared.env, prepared.model_facts)
     listed, problems = _list_models_of_other_providers(prepared.env, {provider_name(name) for name in found})
-    rows = [_model_row(name, prepared.settings, prepared.facts) for name in dict.fromkeys([*found, *listed])]
+    rows = [
+        _model_row(name, prepared.settings, prepared.model_facts) for name in dict.fromkeys([*found, *listed])
+    ]
     return rows, problems
 
 
@@ -188,7 +190,7 @@ def _list_models_of_other_providers(
 def _model_row(name: str, settings: Settings, facts: ModelFacts) -> dict[str, Any]:
     seen, able = facts.observations(name), facts.abilities(name)
     prices = facts.prices(name)
-    window, told = facts.context_window(name)
+    window, told = facts.resolve_context_window(name)
     first = prices[0] if prices else None
     shown = f"{first.input:g} / {first.output:g}" if first else None
     return {
@@ -199,7 +201,7 @@ def _model_row(name: str, settings: Settings, facts: ModelFacts) -> dict[str, An
         "takes": [*able.takes],
         "price": "0" if prices == FREE else shown,
         "prices": [rates._asdict() for rates in prices or ()],
-        "protocol": facts.call_protocol(name, settings.tools.protocol),
+        "protocol": facts.resolve_call_protocol(name, settings.tools.protocol),
         "tokens_per_estimate": seen.per_estimate,
         "tried": seen.answered,
     }

@@ -22,7 +22,7 @@ _REASON = 100
 DecisionRow = Mapping[str, Any]
 
 
-def deciders_line(call: Call) -> str:
+def call_decisions_line(call: Call) -> str:
     """`allowed by default rule default.toml:12`, `approved by ann at 09:02 (once)`, `blocked by hook lint: …`."""
     lines: list[str] = []
     for number, decision in enumerate(call.decided):
@@ -73,15 +73,13 @@ def _hook_line(decision: DecisionRow) -> str:
 def _person_line(decision: DecisionRow) -> str:
     choice, kind = str(decision["decision"]), str(decision.get("request", "")).rsplit(":", 2)[-2:-1]
     words = to_one_line(str(decision.get("said", "")), _REASON)
-    at = (
-        f"by {decision.get('who') or 'somebody'} at {format_clock(decision.get('said_at') or decision['at'])}"
-    )
+    at = f"by {decision.get('who') or 'somebody'} at {format_local_time(decision.get('said_at') or decision['at'])}"
     quoted = f" “{words}”" if words else ""
-    word, manner = describe_choice("".join(kind), choice)
+    word, manner = choice_verb_and_manner("".join(kind), choice)
     return f"{word} {at}{manner}{quoted}"
 
 
-def describe_choice(kind: str, choice: str) -> tuple[str, str]:
+def choice_verb_and_manner(kind: str, choice: str) -> tuple[str, str]:
     """What a person did with a request of this kind, and how: `("approved", " (once)")`."""
     if choice == "cancel":
         return "cancelled", ""
@@ -101,7 +99,7 @@ def argument_change_line(decision: DecisionRow) -> str:
     return f"arguments changed by {by}"
 
 
-def call_status(call: Call) -> str:
+def call_status_text(call: Call) -> str:
     """How the call ended, or `running for 9 s`, `outcome unknown`, `not run yet`."""
     if call.under_way and call.started:
         return f"running for {format_duration(unix_time() - call.started)}"
@@ -109,7 +107,7 @@ def call_status(call: Call) -> str:
     return "failed" if call.failed else call.status or open_[call.state]
 
 
-def format_clock(at: float) -> str:
+def format_local_time(at: float) -> str:
     """Local time as `09:02:41`, with the date unless it is today's."""
     then, now = time.localtime(at), time.localtime()
     return time.strftime("%H:%M:%S" if then[:3] == now[:3] else "%Y-%m-%d %H:%M:%S", then)

@@ -1,15 +1,15 @@
 """diagrams: drawings of graphs and of runs, for the front ends that show or write them."""
 
-from interlock.engine.optional_rooms import require_part
+from interlock.engine.optional_rooms import require_optional_part
 
-require_part("diagrams", "Drawings need", "engine/diagrams")
+require_optional_part("diagrams", "Drawings need", "engine/diagrams")
 
 from interlock.engine.diagrams import (  # noqa: E402 (without the folder, people read the line above)
     GROUPS,
     RunPath,
     build_run_path,
     check_diagrams,
-    declared_by_place,
+    declared_edges_by_place,
     render_diagram,
     write_diagrams,
 )
@@ -19,7 +19,7 @@ __all__ = [
     "RunPath",
     "build_run_path",
     "check_diagrams",
-    "declared_by_place",
+    "declared_edges_by_place",
     "render_diagram",
     "write_diagrams",
 ]

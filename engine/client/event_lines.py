@@ -33,7 +33,7 @@ def call_summary_line(event: ToolUse | ToolStart | ToolResultEvent) -> str:
     return to_one_line(f"{event.agent} › {summary}" if event.agent else summary)
 
 
-def call_facts(event: ToolResultEvent) -> Iterator[str]:
+def call_result_facts(event: ToolResultEvent) -> Iterator[str]:
     """Facts about a finished call, besides what it was."""
     yield from filter(None, (format_diff_stat(event.diff), event.exit or _failure_reason(event)))
     if event.duration_ms >= 100:

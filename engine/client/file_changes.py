@@ -5,27 +5,27 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from interlock.engine.client.requests import brief_arguments
+from interlock.engine.client.requests import summarize_arguments
 from interlock.engine.options import Options
 from interlock.engine.read import RunRow
 from interlock.engine.read.calls import Call, find_call, list_calls
 from interlock.engine.run_files import (
     FileChange,
     RunFiles,
+    check_calls_restorable,
     check_not_delivered,
-    check_restorable,
-    files_on_this_host,
     find_call_snapshots,
-    is_on_other_host,
-    list_changes,
-    record_changed_files,
-    run_repository,
+    is_run_on_other_host,
+    list_file_changes,
+    provide_local_files,
+    read_repository_of_run,
+    store_files_changed_by_person,
 )
 from interlock.engine.store import Store, explain_store_errors
 from interlock.engine.store.checkpoints import find_checkpoint_at_step
 from interlock.engine.store.runs import is_sealed, read_definition
-from interlock.engine.store.snapshots import snapshots
-from interlock.engine.store.workspaces import record_undone
+from interlock.engine.store.snapshots import list_snapshots
+from interlock.engine.store.workspaces import record_undo_note
 from interlock.engine.travel.fork import Forked, fork_run
 from interlock.services.snapshots.restore import RestorePlan
 from interlock.state.errors import UserError
@@ -49,7 +49,7 @@ def check_folder_trusted(row: RunRow, options: Options) -> None:
     with explain_store_errors(store.path), closing(store.connect()) as conn:
         defined = read_definition(conn, row.run)
     named_as_read = defined.workspace == row.workspace
-    if is_on_other_host(store.home, row) or (named_as_read and is_sealed(store.home, row.run, defined)):
+    if is_run_on_other_host(store.home, row) or (named_as_read and is_sealed(store.home, row.run, defined)):
         return
     raise DefinedElsewhereError(
         f"{ELSEWHERE.format(run=row.run)}, and its folder {row.workspace!r} isn't trusted here, so its files aren't "
@@ -70,23 +70,25 @@ class Rewind:
     def restore_files_and_fork(self) -> Forked | None:
         """Change the files, and fork there; None: they are as before the run, which nothing goes on from."""
         if self._step is not None:
-            return self.forked()
-        self._files.put(self._restore_plan)
-        record_undone(
+            return self.restore_and_fork_at_step()
+        self._files.run_restore_plan(self._restore_plan)
+        record_undo_note(
             self._files.home, self._run.run, f"The user went back to before this run{self._changes_text}"
         )
         return None
 
-    def forked(self) -> Forked:
+    def restore_and_fork_at_step(self) -> Forked:
         """Change the files, and go on from there in a new run, of which both know. Raises `UserError`."""
         home, run, step = self._files.home, self._run.run, -1 if self._step is None else self._step
         made = fork_run(home, run, step, in_place=True)
-        record_undone(
+        record_undo_note(
             home,
             made.run,
             f"The user went back from a later step of run {run} to step {step}{self._changes_text}",
         )
-        record_undone(home, run, f"The user went back to step {step}, in run {made.run}{self._changes_text}")
+        record_undo_note(
+            home, run, f"The user went back to step {step}, in run {made.run}{self._changes_text}"
+        )
         return made
 
     @property
@@ -97,7 +99,7 @@ class Rewind:
 def plan_rewind(home: Path, run: RunRow, step: int | None) -> Rewind:
     """What it takes to go back to a step; None: to before the run began. Raises `UserError`."""
     check_not_delivered(home, run)
-    if is_on_other_host(home, run):
+    if is_run_on_other_host(home, run):
         raise UserError(
             f"The files of run {run.run!r} aren't on this host, so they can't go back in place. Go on from a step in a "
             f"folder of this host: interlock fork {run.run} --at STEP"
@@ -107,8 +109,8 @@ def plan_rewind(home: Path, run: RunRow, step: int | None) -> Rewind:
     files = RunFiles(home, run)
     files.check_not_driven()
     work, now = files.plan_restore(-1 if step is None else step)
-    generated = files.generated_by_calls(snapshots(home, run.run))
-    changes = [change for change in list_changes(work, now) if change.path not in generated]
+    generated = files.find_paths_generated_by_calls(list_snapshots(home, run.run))
+    changes = [change for change in list_file_changes(work, now) if change.path not in generated]
     return Rewind(changes, run, step, files, work)
 
 
@@ -116,28 +118,28 @@ def undo_changes(home: Path, run: RunRow, call: str | None = None) -> list[FileC
     """Take back what a run, or one call, did to the files. Raises `UserError` if somebody changed them since."""
     RunFiles(home, run).check_not_driven()
     check_not_delivered(home, run)
-    with files_on_this_host(home, run) as here:
+    with provide_local_files(home, run) as here:
         changed = _undo_calls(RunFiles(home, here), call)
-        record_changed_files(home, run, here)
+        store_files_changed_by_person(home, run, here)
     return changed
 
 
 def _undo_calls(files: RunFiles, call: str | None) -> list[FileChange]:
     home, run = files.home, files.run
     chosen = find_call_snapshots(home, run, call)
-    if not run_repository(home, run.run):
-        check_restorable(home, run, chosen)
-    work = files.undo(chosen)
-    marked = [*list_changes(work, files.contents(files.now()))]
-    generated = files.generated_by_calls(chosen)
+    if not read_repository_of_run(home, run.run):
+        check_calls_restorable(home, run, chosen)
+    work = files.plan_undo(chosen)
+    marked = [*list_file_changes(work, files.read_snapshot_contents(files.snapshot_now()))]
+    generated = files.find_paths_generated_by_calls(chosen)
     changed = [change for change in marked if change.path not in generated] or marked
-    files.put(work)
+    files.run_restore_plan(work)
     if changed:
         what = "the changes of this run"
         if call is not None:
             undone = find_call(list_calls(home, run.run), call, run.run)
-            what = to_one_line(f"{undone.tool} {brief_arguments(undone.args)}", 100)
-        record_undone(home, run.run, f"The user undid {what}{_describe_changes(changed)}")
+            what = to_one_line(f"{undone.tool} {summarize_arguments(undone.args)}", 100)
+        record_undo_note(home, run.run, f"The user undid {what}{_describe_changes(changed)}")
     return changed
 
 
@@ -150,7 +152,7 @@ def _describe_changes(changes: Sequence[FileChange]) -> str:
     return f": {named} ({meant})"
 
 
-def find_last_change(home: Path, run: RunRow) -> tuple[str, Call]:
+def find_last_undoable_call(home: Path, run: RunRow) -> tuple[str, Call]:
     """The newest call whose change is still in place, with its number. Raises `UserError`.
 
     A call that changed nothing but generated files doesn't count.
@@ -158,9 +160,11 @@ def find_last_change(home: Path, run: RunRow) -> tuple[str, Call]:
     files = RunFiles(home, run)
     by_key = {call.key: (str(number), call) for number, call in enumerate(list_calls(home, run.run), 1)}
     for snapshot in reversed(find_call_snapshots(home, run, None)):
-        if snapshot.before == snapshot.after or snapshot.key not in by_key:
+        if snapshot.before == snapshot.after or snapshot.call_key not in by_key:
             continue
-        changed = files.touched_by_calls([snapshot]).first.keys() - files.generated_by_calls([snapshot])
-        if changed and files.undo([snapshot]):
-            return by_key[snapshot.key]
+        changed = files.find_paths_touched_by_calls(
+            [snapshot]
+        ).first.keys() - files.find_paths_generated_by_calls([snapshot])
+        if changed and files.plan_undo([snapshot]):
+            return by_key[snapshot.call_key]
     raise UserError("Nothing to undo: the changes of this run are already undone.")

@@ -46,14 +46,14 @@ def list_provider_models(provider: str, env: Mapping[str, str]) -> list[str]:
     return list_provider_models(provider, env)
 
 
-def list_gemini_models(base: str, key: str) -> list[str]:
+def list_gemini_models(base_url: str, key: str) -> list[str]:
     """The models that a key of Gemini gives access to. Raises `UserError` with what is wrong."""
     from interlock.services.models.provider_api import list_gemini_models
 
-    return list_gemini_models(base, key)
+    return list_gemini_models(base_url, key)
 
 
-def pick_cheap_gemini(settings: "Settings", models: Sequence[str]) -> str:
+def pick_gemini_test_model(settings: "Settings", models: Sequence[str]) -> str:
     """The model to try a key of Gemini with."""
     trial = settings.model.aliases.get("flash-lite", "")
     if models and trial not in models:
@@ -61,35 +61,35 @@ def pick_cheap_gemini(settings: "Settings", models: Sequence[str]) -> str:
     return trial
 
 
-def send_gemini_test(base: str, key: str, model: str) -> None:
+def send_gemini_test_request(base_url: str, key: str, model: str) -> None:
     """Send a request. Raises `UserError` with what is wrong."""
     from interlock.services.models.provider_api import fetch_json
 
     body = {"contents": [{"role": "user", "parts": [{"text": _TRIAL}]}]}
-    fetch_json(f"{base}/v1beta/models/{model}:generateContent", {"x-goog-api-key": key}, body, _LOADING_S)
+    fetch_json(f"{base_url}/v1beta/models/{model}:generateContent", {"x-goog-api-key": key}, body, _LOADING_S)
 
 
-def list_served_models(base: str, key: str) -> tuple[str, list[str]]:
+def find_base_url_and_models(base_url: str, key: str) -> tuple[str, list[str]]:
     """The base address, with `/v1` added if it was missing, and the models served there. Raises `UserError`."""
     from interlock.services.models.provider_api import bearer_header, fetch_json
 
     headers = bearer_header(key)
     try:
-        found = fetch_json(f"{base}/models", headers)
+        found = fetch_json(f"{base_url}/models", headers)
     except UserError:
-        if base.endswith("/v1"):
+        if base_url.endswith("/v1"):
             raise
-        base = f"{base}/v1"
-        found = fetch_json(f"{base}/models", headers)
-    return base, [str(one["id"]) for one in map(dict_or_empty, found.get("data", [])) if "id" in one]
+        base_url = f"{base_url}/v1"
+        found = fetch_json(f"{base_url}/models", headers)
+    return base_url, [str(one["id"]) for one in map(dict_or_empty, found.get("data", [])) if "id" in one]
 
 
-def send_server_test(base: str, key: str, model: str) -> None:
+def send_openai_test_request(base_url: str, key: str, model: str) -> None:
     """Send a request to a server that speaks OpenAI's protocol. Raises `UserError` with what is wrong."""
     from interlock.services.models.provider_api import bearer_header, fetch_json
 
     body = {"model": model, "messages": [{"role": "user", "content": _TRIAL}]}
-    fetch_json(f"{base}/chat/completions", bearer_header(key), body, _LOADING_S)
+    fetch_json(f"{base_url}/chat/completions", bearer_header(key), body, _LOADING_S)
 
 
 def store_model_and_keys(variables: Mapping[str, str], model: str, user_home: Path) -> None:

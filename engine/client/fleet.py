@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from interlock.engine.optional_rooms import load_fleet_entry
+from interlock.engine.optional_rooms import load_fleet_entry_point
 from interlock.engine.options import Options
 from interlock.engine.read import list_runs_by_id
 from interlock.engine.store import (
@@ -21,7 +21,7 @@ from interlock.engine.store import (
 )
 from interlock.engine.store.connection import NO_SERVER_MESSAGE, Connection
 from interlock.engine.store.jobs import Job
-from interlock.engine.store.queue import Delivery, Submission, submitted
+from interlock.engine.store.queue import Delivery, Submission, read_submission
 from interlock.engine.store.runs import new_run_id, set_run_error
 from interlock.state.errors import InterlockError, RunError, UserError
 from interlock.state.names import GIT_QUEUE
@@ -39,7 +39,7 @@ class FleetLimit(NamedTuple):
     """Figure → what is used of it now; empty for a limit of `*`."""
 
     @property
-    def facts(self) -> dict[str, Any]:
+    def json_fields(self) -> dict[str, Any]:
         return {**self.limit._asdict(), "used": self.used}
 
 
@@ -62,15 +62,15 @@ def copy_runs_to_store(home: Path, destination: str, runs: Sequence[str]) -> lis
     return [*copy_runs(home, other, runs)]
 
 
-def check_repository_option(text: str, deliver: str) -> dict[str, str]:
+def resolve_repository_option(text: str, deliver: str) -> dict[str, str]:
     """`Options.repository` of `URL[@REF]`. Raises `UserError`, also if its server says that there is none."""
     from interlock.engine.driver.run_definition import parse_repository_option
 
     found = parse_repository_option(text, deliver)
     try:
-        load_fleet_entry("interlock.repositories", "git", "Runs on a repository need").require_repository(
-            Repository(found["url"], found["ref"])
-        )
+        load_fleet_entry_point(
+            "interlock.repositories", "git", "Runs on a repository need"
+        ).require_repository(Repository(found["url"], found["ref"]))
     except RunError as error:
         raise UserError(f"--repo: {error}") from error
     return found
@@ -80,7 +80,7 @@ def read_delivery(home: Path, run: str) -> Delivery:
     """What becomes of the changes of a run that is done."""
     with open_reader(home) as conn:
         assert conn is not None
-        return queue.delivery(conn, run)
+        return queue.read_delivery(conn, run)
 
 
 def undelivered_files_line(delivery: Delivery) -> str:
@@ -96,7 +96,7 @@ _NAMED = 10
 
 def missing_worker_line(home: Path, queued_runs: Sequence[str]) -> str:
     """Return a line on queued runs that wait because no worker is alive; empty if none does."""
-    if not is_on_server(home):
+    if not is_store_on_server(home):
         return ""
     with open_reader(home) as conn:
         assert conn is not None
@@ -116,17 +116,17 @@ def _worker_flags(name: str) -> str:
     own_host, _, host = name.partition("host:")
     if own_host or not host:
         return f" --queue {name}"
-    return "" if name == queue.host_queue() else f" (on the host {host})"
+    return "" if name == queue.host_queue_name() else f" (on the host {host})"
 
 
-def is_on_server(home: Path) -> bool:
+def is_store_on_server(home: Path) -> bool:
     """Whether the store is a database that workers share."""
     return bool(read_store_address(Store(home).path))
 
 
 def has_fleet(home: Path) -> bool:
     """Whether workers can drive runs of this store."""
-    if not is_on_server(home):
+    if not is_store_on_server(home):
         return False
     with open_reader(home) as conn:
         return conn is not None and queue.has_queue(conn)
@@ -149,7 +149,7 @@ def parse_schedule_option(name: str, cron: str, zone: str) -> dict[str, str]:
 
 def migrate_store(home: Path) -> None:
     """Make the store's tables, or what an older store lacks of them. Raises `StoreError`."""
-    Store(home).open()
+    Store(home).create_or_migrate()
 
 
 @dataclass(frozen=True)
@@ -159,65 +159,66 @@ class Fleet:
     home: Path
 
     def __post_init__(self) -> None:
-        if not is_on_server(self.home):
+        if not is_store_on_server(self.home):
             raise UserError(NO_SERVER_MESSAGE)
 
     @contextmanager
-    def _reading(self) -> Generator[Connection]:
+    def _open_for_reading(self) -> Generator[Connection]:
         with open_reader(self.home) as conn:
             yield queue.require_queue(conn)
 
     @contextmanager
-    def _writing(self) -> Generator[Connection]:
-        with Store(self.home).writing() as conn:
+    def _open_for_writing(self) -> Generator[Connection]:
+        with Store(self.home).write_transaction() as conn:
             yield queue.require_queue(conn)
 
     def host_queue(self) -> str:
         """The queue of runs whose files are on this host."""
-        return queue.host_queue()
+        return queue.host_queue_name()
 
-    def standing(self) -> tuple[dict[int, float], list[Job], int]:
+    def read_workers_and_jobs(self) -> tuple[dict[int, float], list[Job], int]:
         """Workers with the seconds since their last heartbeat, jobs, and the number of open requests."""
-        with self._reading() as conn:
-            return queue.standing(conn)
+        with self._open_for_reading() as conn:
+            return queue.read_queue_status(conn)
 
-    def connections(self) -> tuple[int, int]:
+    def count_connections(self) -> tuple[int, int]:
         """Connections to the store's server, of everybody who uses it, and how many it takes."""
-        with self._reading() as conn:
-            return conn.jobs.connections()
+        with self._open_for_reading() as conn:
+            return conn.jobs.count_server_connections()
 
-    def cancel(self, run: str) -> bool | None:
+    def cancel_job(self, run: str) -> bool | None:
         """Take back a job that waits, and ask a worker that drives the run to stop; returns whether one does.
 
         None: there was nothing to stop.
         """
-        with self._writing() as conn:
+        with self._open_for_writing() as conn:
             rate_limits.clear_limit_error(conn, run)
-            return queue.take_back(conn, run)
+            return queue.withdraw_run_from_workers(conn, run)
 
-    def limits(self) -> list[FleetLimit]:
-        with self._reading() as conn:
+    def list_limits(self) -> list[FleetLimit]:
+        with self._open_for_reading() as conn:
             return [
-                FleetLimit(limit, rate_limits.used_of(conn, limit)) for limit in rate_limits.list_limits(conn)
+                FleetLimit(limit, rate_limits.read_current_use(conn, limit))
+                for limit in rate_limits.list_limits(conn)
             ]
 
     def set_limit(self, kind: str, name: str, figures: Mapping[str, Any]) -> None:
         """Set these figures, for all workers, from their next look on."""
-        with self._writing() as conn:
+        with self._open_for_writing() as conn:
             rate_limits.set_limit(conn, rate_limits.Limit(kind, name, **figures))
             rate_limits.recheck_waiting_jobs(conn)
 
     def remove_limit(self, kind: str, name: str) -> None:
         """Raises `UserError` if there is none."""
-        with self._writing() as conn:
+        with self._open_for_writing() as conn:
             if not rate_limits.remove_limit(conn, kind, name):
                 raise UserError(f"No limit of {kind} {name!r}. List them with: interlock limits")
             rate_limits.recheck_waiting_jobs(conn)
 
-    def schedules(self) -> list[dict[str, Any]]:
+    def list_schedules(self) -> list[dict[str, Any]]:
         """Each schedule, with its next time and how its last run stands."""
-        with self._reading() as conn:
-            found = queue.listed(conn)
+        with self._open_for_reading() as conn:
+            found = queue.list_schedules(conn)
         rows = {row.run: row for row in list_runs_by_id(self.home, [one.run for one, _ in found if one.run])}
         return [
             {
@@ -234,13 +235,13 @@ class Fleet:
 
     def remove_schedule(self, name: str) -> None:
         """Raises `UserError` if there is none."""
-        with self._writing() as conn:
-            if not queue.remove(conn, name):
-                hint = did_you_mean(name, [one.name for one, _ in queue.listed(conn)])
+        with self._open_for_writing() as conn:
+            if not queue.remove_schedule(conn, name):
+                hint = did_you_mean(name, [one.name for one, _ in queue.list_schedules(conn)])
                 raise UserError(f"No schedule {name!r}.{hint} List them with: interlock schedule list")
 
 
-class LimitedDrive(NamedTuple):
+class LimitStop(NamedTuple):
     """A drive that a limit stopped."""
 
     why: str
@@ -251,7 +252,7 @@ class LimitedDrive(NamedTuple):
 
 
 @dataclass(frozen=True)
-class QueuedTurn:
+class DriveSlot:
     """The place in line of one run."""
 
     home: Path
@@ -263,38 +264,38 @@ class QueuedTurn:
         False: the store has no queue, and so no limits.
         """
         by = Submission(submitted["user"], submitted["priority"], workflow, "")
-        with Store(self.home).writing() as conn:
-            return rate_limits.enqueue_turn(conn, self.run, by, delay_s)
+        with Store(self.home).write_transaction() as conn:
+            return rate_limits.enqueue_server_turn(conn, self.run, by, delay_s)
 
-    def take(self, model: str = "") -> str | None:
+    def acquire_or_explain_wait(self, model: str = "") -> str | None:
         """What the run waits for; empty: it may be driven now; None: somebody cancelled it.
 
         `model`: whose limit stopped it before.
         """
-        with Store(self.home).writing() as conn:
-            return rate_limits.take_turn(conn, self.run, model)
+        with Store(self.home).write_transaction() as conn:
+            return rate_limits.try_to_take_turn(conn, self.run, model)
 
     def is_waiting_or_driven(self) -> bool:
         """Whether it waits for its turn or for a worker, or is driven by whoever took it."""
         with open_reader(self.home) as conn:
             assert conn is not None
-            return rate_limits.stands(conn, self.run)
+            return rate_limits.has_unfinished_job(conn, self.run)
 
-    def leave(self) -> None:
-        with Store(self.home).writing() as conn:
-            rate_limits.leave_turn(conn, self.run)
+    def release(self) -> None:
+        with Store(self.home).write_transaction() as conn:
+            rate_limits.give_back_turn(conn, self.run)
 
-    def is_stopped(self) -> bool:
+    def is_stop_requested(self) -> bool:
         """Whether somebody asked for the run's end."""
         with open_reader(self.home) as conn:
             assert conn is not None
-            return rate_limits.is_stopped(conn, self.run)
+            return rate_limits.is_stop_requested(conn, self.run)
 
 
-def give_up_stale_turns(home: Path, except_runs: Collection[str]) -> None:
+def release_stale_slots(home: Path, except_runs: Collection[str]) -> None:
     """Give back the turns that an earlier server of this host left, but those of these runs."""
-    with Store(home).writing() as conn:
-        rate_limits.end_other_turns(conn, except_runs)
+    with Store(home).write_transaction() as conn:
+        rate_limits.give_back_other_turns(conn, except_runs)
 
 
 def with_fleet_limits(options: Options) -> Options:
@@ -304,22 +305,22 @@ def with_fleet_limits(options: Options) -> Options:
     return replace(options, limited=FleetLimits())
 
 
-def record_and_read_limit_stop(options: Options, run: str) -> LimitedDrive | None:
+def record_limit_stop(options: Options, run: str) -> LimitStop | None:
     """What stopped a drive with `limited` options, if it was a limit; the run's row says so from now on.
 
     None, too, for a run of workers: they go on with it.
     """
     if options.limited is None or (wait := options.limited.wait) is None:
         return None
-    with Store(options.home).writing() as conn:
-        if (whose := submitted(conn, run)).queue:
-            rate_limits.put_back(conn, run, whose, wait, model=options.limited.model)
+    with Store(options.home).write_transaction() as conn:
+        if (whose := read_submission(conn, run)).queue:
+            rate_limits.requeue_until_limit_allows(conn, run, whose, wait, model=options.limited.model)
             return None
-        set_run_error(conn, run, wait.error)
-    return LimitedDrive(wait.why, wait.seconds, options.limited.model)
+        set_run_error(conn, run, wait.run_error)
+    return LimitStop(wait.why, wait.seconds, options.limited.model)
 
 
 def record_drive_error(home: Path, run: str, error: InterlockError) -> None:
     """Keep in the run's row why it can't be driven, for whoever looks at it."""
-    with Store(home).writing() as conn:
+    with Store(home).write_transaction() as conn:
         set_run_error(conn, run, {"type": error.kind, "message": str(error)})

@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 from interlock.engine.client import load_folder_settings
-from interlock.services.context.memory import MemoryFile, find_git_root, load_memory
-from interlock.services.files.disk import make_directories, read_file, read_text_file
-from interlock.services.files.filesystem import replace_file
+from interlock.services.context.memory import MemoryFile, find_git_root, load_all_memory_files
+from interlock.services.files.disk import make_directories_durably, read_file, read_text_file
+from interlock.services.files.filesystem import replace_private_file_locked
 from interlock.state.errors import UserError
 from interlock.state.settings import Settings
 from interlock.state.text import replace_surrogates
@@ -16,7 +16,9 @@ from interlock.tools.save_memory import add_fact_to_text
 
 def load_memory_files(root: Path) -> list[MemoryFile]:
     """Return the memory files that apply in a folder, the nearest last."""
-    return load_memory(roots=[root], home=Path.home(), names=load_folder_settings(root).context.file_names)
+    return load_all_memory_files(
+        roots=[root], home=Path.home(), names=load_folder_settings(root).context.file_names
+    )
 
 
 def add_memory_line(root: Path, text: str, *, for_all_folders: bool) -> tuple[Path, bool]:
@@ -30,8 +32,8 @@ def add_memory_line(root: Path, text: str, *, for_all_folders: bool) -> tuple[Pa
     try:
         before = read_text_file(file) if file.exists() else ""
         after = add_fact_to_text(before, replace_surrogates(text))
-        make_directories(file.parent, 0o755)
-        replace_file(file, after.encode())
+        make_directories_durably(file.parent, 0o755)
+        replace_private_file_locked(file, after.encode())
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"Can't change {str(file)!r}: {error}. Nothing was added.") from None
     return file, after != before
@@ -42,15 +44,15 @@ def check_and_write_mcp_server(file: Path, name: str, server: dict[str, Any], fo
 
     Raises `UserError` and `ConfigError`.
     """
-    from interlock.services.mcp import add_server, server_specs
+    from interlock.services.mcp import add_server_to_settings, build_server_specs
 
     settings = Settings.model_validate({"mcpServers": {name: server}})
-    if problem := server_specs(settings, folder)[name].problem:
+    if problem := build_server_specs(settings, folder)[name].problem:
         raise UserError(f"MCP server {name!r}: {problem}. Nothing was written.")
-    return add_server(file, name, server)
+    return add_server_to_settings(file, name, server)
 
 
-def git_branch(folder: Path) -> str:
+def read_git_branch(folder: Path) -> str:
     """The current branch, or a commit's prefix; empty outside a repository. Runs no program."""
     root = find_git_root(folder)
     if root is None:

@@ -13,9 +13,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from interlock.engine.client.record import Cursor, read_events, record_version
+from interlock.engine.client.record import Cursor, read_events, read_record_version
 from interlock.engine.read import find_run, list_waiting_requests
-from interlock.engine.store import watch_changes as changes
+from interlock.engine.store import make_change_detector as changes
 from interlock.state.events import Event, Init, MessageEvent, ToolResultEvent, ToolUse
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ _ALIVE_S = 1.0
 """Seconds between two looks at the driver, which dies without a commit."""
 
 
-class RunStanding(NamedTuple):
+class RunStatus(NamedTuple):
     """How a run stands, as `show` says it, and what of it waits for a person."""
 
     status: str
@@ -38,7 +38,7 @@ class RunStanding(NamedTuple):
 class FollowedEvent(NamedTuple):
     """One thing that happened."""
 
-    event: Event | RunStanding
+    event: Event | RunStatus
     cursor: str
     """The place in the record behind it; empty: it isn't in the record."""
 
@@ -46,7 +46,7 @@ class FollowedEvent(NamedTuple):
 class LiveDrive:
     """One drive of this process: a renderer that passes its events to followers, and what stops it."""
 
-    def __init__(self, stop: "Stop", drives: "LiveDrives") -> None:
+    def __init__(self, stop: "Stop", drives: "LiveDriveRegistry") -> None:
         self.stop, self._drives = stop, drives
         self.run = ""
         self._loop = asyncio.get_running_loop()
@@ -54,14 +54,14 @@ class LiveDrive:
     def __call__(self, event: Event, /) -> None:  # on its own thread
         if isinstance(event, Init):
             self.run = event.session_id
-        self._drives.tell(self.run, event)
+        self._drives.publish_event(self.run, event)
 
-    def end(self) -> None:
+    def request_stop(self) -> None:
         """Stop it cleanly. Callable from any thread."""
         self._loop.call_soon_threadsafe(self.stop)
 
 
-class LiveDrives:
+class LiveDriveRegistry:
     """The drives of this process that one client began."""
 
     def __init__(self) -> None:
@@ -70,7 +70,7 @@ class LiveDrives:
         self._queues: list[tuple[str, asyncio.AbstractEventLoop, asyncio.Queue[Event]]] = []
 
     @contextmanager
-    def drive(self, stop: "Stop") -> Generator[LiveDrive]:
+    def register_drive(self, stop: "Stop") -> Generator[LiveDrive]:
         made = LiveDrive(stop, self)
         self.open.append(made)
         try:
@@ -78,17 +78,17 @@ class LiveDrives:
         finally:
             self.open.remove(made)
 
-    def drives(self, run: str) -> bool:
+    def is_driving(self, run: str) -> bool:
         return any(drive.run == run for drive in [*self.open])
 
-    def tell(self, run: str, event: Event) -> None:
+    def publish_event(self, run: str, event: Event) -> None:
         with self._lock:
             for wanted, loop, queue in self._queues:
                 if wanted == run:
                     loop.call_soon_threadsafe(queue.put_nowait, event)
 
     @contextmanager
-    def heard(self, run: str) -> "Generator[asyncio.Queue[Event]]":
+    def subscribe_to_events(self, run: str) -> "Generator[asyncio.Queue[Event]]":
         entry = (run, asyncio.get_running_loop(), asyncio.Queue[Event]())
         with self._lock:
             self._queues.append(entry)
@@ -100,30 +100,34 @@ class LiveDrives:
 
 
 async def follow_events(
-    home: Path, run: str, cursor: str, drives: LiveDrives
+    home: Path, run: str, cursor: str, drives: LiveDriveRegistry
 ) -> AsyncGenerator[FollowedEvent]:
     """A run's events from a place on, and each change of how it stands; ends when its reader closes it."""
-    place, changed = Cursor.read(cursor), changes(home)
-    stood: RunStanding | None = None
+    place, changed = Cursor.parse(cursor), changes(home)
+    stood: RunStatus | None = None
     read: tuple[object, ...] = ()
     looked = 0.0
-    with drives.heard(run) as pieces:
+    with drives.subscribe_to_events(run) as pieces:
         try:
             while True:
-                driven = drives.drives(run)  # before the pieces: a drive that has ended has told its last one
+                driven = drives.is_driving(
+                    run
+                )  # before the pieces: a drive that has ended has told its last one
                 for event in await _wait_for_live_events(pieces) if stood else []:
-                    if not _is_recorded(event):
+                    if not _is_in_record(event):
                         yield FollowedEvent(event, "")
                 if not (changed() or time.monotonic() - looked > _ALIVE_S):
                     continue
-                stands = read_standing(home, run)  # before the record, which may keep growing
+                stands = read_run_status(home, run)  # before the record, which may keep growing
                 if driven and stands.status != "running" and stood:
                     looked = 0.0  # its drive is about to end: how it ended comes behind its last piece
                     continue
                 looked = time.monotonic()
-                if (now := record_version(home, run)) != read:  # else another run's commit, which are most
+                if (
+                    now := read_record_version(home, run)
+                ) != read:  # else another run's commit, which are most
                     read = now
-                    for event in place.unread(await asyncio.to_thread(read_events, home, run)):
+                    for event in place.read_new_events(await asyncio.to_thread(read_events, home, run)):
                         yield FollowedEvent(event, str(place))
                 if stands != stood:
                     stood = stands
@@ -143,10 +147,10 @@ async def watch_store_changes(home: Path) -> AsyncGenerator[bool]:
         look.close()
 
 
-def read_standing(home: Path, run: str) -> RunStanding:
+def read_run_status(home: Path, run: str) -> RunStatus:
     row = find_run(home, run)
     waiting = tuple(request.id for request in list_waiting_requests(home, run)) if row.waiting else ()
-    return RunStanding(row.status, waiting, row.owner)
+    return RunStatus(row.status, waiting, row.owner)
 
 
 async def _wait_for_live_events(pieces: "asyncio.Queue[Event]") -> list[Event]:
@@ -162,7 +166,7 @@ async def _wait_for_live_events(pieces: "asyncio.Queue[Event]") -> list[Event]:
     return found
 
 
-def _is_recorded(event: Event) -> bool:
+def _is_in_record(event: Event) -> bool:
     """Whether the record brings it, too: what is said whole, and calls."""
     return isinstance(event, ToolUse | ToolResultEvent) or (
         isinstance(event, MessageEvent) and not event.delta and not event.agent

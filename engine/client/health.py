@@ -13,15 +13,15 @@ from urllib.parse import urlsplit
 
 from interlock.engine.client import Client, telemetry_problem
 from interlock.engine.store import ADDRESS, STATE_DIRECTORY_PARTS, open_reader
-from interlock.engine.store.diagnosis import blame_damaged_rows
-from interlock.engine.store.integrity import damage, damaged_pages, find_unreadable_rows
+from interlock.engine.store.diagnosis import explain_errors_by_damaged_rows
+from interlock.engine.store.integrity import find_damaged_pages, find_damaged_records, find_unreadable_rows
 from interlock.services.files.disk import remove_others_permissions
 from interlock.services.hooks.scripts import find_scripts
 from interlock.services.process.supervisor import describe_possible_escapes, describe_process_limit
 from interlock.services.secrets.environment import withheld_variables
 from interlock.state.errors import InterlockError, SandboxError, UserError
 from interlock.state.events import Progress
-from interlock.state.text import abbreviate_home, format_amount, format_count
+from interlock.state.text import abbreviate_home, format_compact_number, format_count
 from interlock.tools.code_definitions import EXTRA, grammar_modules, is_parser_installed
 
 if TYPE_CHECKING:
@@ -53,25 +53,25 @@ def examine_and_repair_store(
     with open_reader(home) as conn:
         if conn is None:
             return
-        damaged = damaged_pages(home)
+        damaged = find_damaged_pages(home)
         yield from (Finding("problem", "pages", line) for line in damaged)
         if not damaged:
             yield Finding("ok", "pages", "ok")
         rows = list(find_unreadable_rows(conn, home / "outputs", make_progress_callback("reading", "rows")))
     yield from (Finding("problem", "rows", f"{line} can't be read") for line in rows)
     if not rows:
-        from interlock.engine.rebuild import rebuild_rows
+        from interlock.engine.rebuild import rebuild_rows_from_checkpoints
 
         yield from (
             Finding("note", "mended", line)
-            for line in rebuild_rows(home, make_progress_callback("comparing", "runs"))
+            for line in rebuild_rows_from_checkpoints(home, make_progress_callback("comparing", "runs"))
         )
     verifying = make_progress_callback("verifying", "runs")
-    with blame_damaged_rows(home / "interlock.db"):
+    with explain_errors_by_damaged_rows(home / "interlock.db"):
         runs, records = Client.for_this_user().runs(), list[tuple[str, str]]()
         for number, run in enumerate(runs, 1):
             verifying(number, len(runs))
-            records += [(run.run, line) for line in damage(home, run.run)]
+            records += [(run.run, line) for line in find_damaged_records(home, run.run)]
     yield from (Finding("problem", "records", f"run {run}: {line}") for run, line in records)
 
 
@@ -85,7 +85,7 @@ _PACKAGES = (
 )
 
 
-def check_effects(workflow: str) -> Iterator[Finding]:
+def check_effect_hints(workflow: str) -> Iterator[Finding]:
     """Calls of a workflow's nodes that a kill could repeat outside. Raises `InterlockError`."""
     hints = Client.for_this_user().find_effect_hints(workflow)
     for node, call, where in hints:
@@ -149,7 +149,7 @@ def check_settings() -> Iterator[Finding]:
     except InterlockError as error:
         yield Finding("problem", "settings", str(error))
         return
-    yield Finding("ok", "settings", _list_files(loaded.files) or "no file: defaults")
+    yield Finding("ok", "settings", _join_file_names(loaded.files) or "no file: defaults")
     unknown = [f"{where}: unknown setting {key!r}" for where, key in loaded.unknown]
     yield from (Finding("note", "settings", text) for text in (*unknown, *loaded.warnings))
     yield from _check_notifications(loaded.settings)
@@ -204,12 +204,14 @@ def _check_telemetry(settings: "Settings") -> Iterator[Finding]:
 
 
 def _check_context_files(configuration: "Configuration") -> Iterator[Finding]:
-    from interlock.services.context.definitions import find_agent_files
+    from interlock.services.context.definitions import find_instruction_files
 
     (modes, problems), settings = configuration.modes, configuration.loaded_settings.settings
     slugs, sources = [mode.slug for mode in modes.list_modes()], configuration.sources
     names = settings.context.file_names
-    for one in find_agent_files(sources.root, sources.home, names, slugs, configuration.trusted):
+    for one in find_instruction_files(
+        sources.root, sources.home, names, slugs, configuration.is_workspace_trusted
+    ):
         yield Finding("ok" if one.used else "note", one.what, abbreviate_home(one.text))
     yield from (Finding("note", "modes", abbreviate_home(problem)) for problem in problems)
     if own := [mode.slug for mode in modes.list_modes() if mode.source != "built-in"]:
@@ -229,7 +231,7 @@ def _check_extensions(configuration: "Configuration", settings: "Settings") -> I
         yield Finding("ok", "skills", ", ".join(skills))
     for file in settings.processor_files(root, home):
         why = "" if file.is_file() else "there is no such file"
-        if not configuration.trusted and file.resolve().is_relative_to(root):
+        if not configuration.is_workspace_trusted and file.resolve().is_relative_to(root):
             why = "the folder isn't trusted (interlock trust)"
         text = f"{file}: not used; {why}" if why else f"{file} (interlock diagram main)"
         yield Finding("note" if why else "ok", "processors", abbreviate_home(text))
@@ -238,9 +240,9 @@ def _check_extensions(configuration: "Configuration", settings: "Settings") -> I
 
 
 def _check_servers(settings: "Settings", root: Path) -> Iterator[Finding]:
-    from interlock.services.mcp import server_specs
+    from interlock.services.mcp import build_server_specs
 
-    servers = server_specs(settings, root).values()
+    servers = build_server_specs(settings, root).values()
     if able := [server.name for server in servers if not server.problem and not server.disabled]:
         yield Finding("ok", "mcp", f"{', '.join(able)} (interlock mcp test)")
     for server in servers:
@@ -262,7 +264,7 @@ def _check_notifications(settings: "Settings") -> Iterator[Finding]:
 
 
 def _check_untrusted_files_and_secrets(configuration: "Configuration") -> Iterator[Finding]:
-    yield from (Finding("note", "trust", text) for text in configuration.ignored_warnings)
+    yield from (Finding("note", "trust", text) for text in configuration.untrusted_files_warnings)
     settings, env = configuration.loaded_settings.settings, configuration.environment.values
     if names := sorted(withheld_variables(env, settings.security.environment)):
         yield Finding("ok", "secrets", f"kept from tools, hooks and servers: {', '.join(names)}")
@@ -289,11 +291,11 @@ def _check_policies(configuration: "Configuration") -> Iterator[Finding]:
         return
     yield from (Finding("note", "policies", text) for text in (*map(str, problems), *wide))
     yield Finding(
-        "ok", "policies", _list_files(Path(text.path) for text in texts) or "no file: the shipped rules"
+        "ok", "policies", _join_file_names(Path(text.path) for text in texts) or "no file: the shipped rules"
     )
 
 
-def _list_files(files: Iterable[Path]) -> str:
+def _join_file_names(files: Iterable[Path]) -> str:
     return ", ".join(abbreviate_home(str(file)) for file in files)
 
 
@@ -305,14 +307,14 @@ def _check_hooks(configuration: "Configuration") -> Iterator[Finding]:
         for hook in {hook.id: hook for hook in book.hooks}.values():
             if own := sorted({p.relative_to(root) for p in find_scripts(hook.command, root) if p.is_file()}):
                 more = f" and {len(own) - 1} more" if len(own) > 1 else ""
-                text = f"{hook.title!r} runs {own[0].as_posix()!r}{more} of this folder, where the model writes: tools"
-                text += " ask before they change it, but a command that you allow can. Keep it outside."
+                text = f"{hook.display_name!r} runs {own[0].as_posix()!r}{more} of this folder, where the model writes:"
+                text += " tools ask before they change it, but a command that you allow can. Keep it outside."
                 yield Finding("note", "hooks", text)
     except InterlockError as error:
         yield Finding("problem", "hooks", str(error))
 
 
-def check_state(home: Path) -> Iterator[Finding]:
+def check_state_directory(home: Path) -> Iterator[Finding]:
     """Who can read the state directory, and what is in the store."""
     if not home.exists():
         yield Finding("ok", "state", f"{abbreviate_home(str(home))}: nothing has run yet")
@@ -320,7 +322,7 @@ def check_state(home: Path) -> Iterator[Finding]:
     yield from _make_state_directory_private(home)
     try:
         runs = Client.for_this_user().runs()
-        damaged = damaged_pages(home, quick=True)
+        damaged = find_damaged_pages(home, quick=True)
     except InterlockError as error:
         yield Finding("problem", "store", str(error))
         return
@@ -329,8 +331,8 @@ def check_state(home: Path) -> Iterator[Finding]:
         yield Finding("problem", "store", f"damaged: {damaged[0]}. Recover it with: {mend}")
         return
     parts = Client.for_this_user().state_directory_sizes()
-    made = ", ".join(f"{part} {format_amount(size)}" for part, size in parts.items())
-    about = f"{format_count(len(runs), 'run')}, {format_amount(sum(parts.values()))} bytes"
+    made = ", ".join(f"{part} {format_compact_number(size)}" for part, size in parts.items())
+    about = f"{format_count(len(runs), 'run')}, {format_compact_number(sum(parts.values()))} bytes"
     yield Finding("ok", "store", f"{abbreviate_home(str(home))}: {about}" + (f" ({made})" if made else ""))
     yield from _check_retention()
 

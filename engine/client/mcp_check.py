@@ -11,13 +11,13 @@ from interlock.engine.options import Options
 from interlock.services.files.filesystem import OutputFiles
 from interlock.services.mcp import (
     WAIT_S,
-    Connection,
+    ServerConnection,
     ServerSpec,
     Show,
     TokenFile,
     UnavailableError,
-    open_streams,
-    server_specs,
+    build_server_specs,
+    open_http_streams,
     sign_in_with_browser,
 )
 from interlock.state.errors import RunError, UserError
@@ -33,7 +33,7 @@ class McpCheck:
         self.warnings: Sequence[str] = self._prepared.warnings
         self.workspace: Path = self._prepared.workspace.root
 
-    async def views(self, server: str | None = None) -> list[dict[str, Any]]:
+    async def probe_servers(self, server: str | None = None) -> list[dict[str, Any]]:
         """Every server, or one, with what it offers; `ms`: how long connecting took in all. Raises `UserError`."""
         if server is not None:
             self._find_spec(server)
@@ -43,7 +43,7 @@ class McpCheck:
             await servers.wait_until_ready(server)
             took = round((time.monotonic() - began) * 1000)
             views = [
-                view for view in servers.server_views() if server is None or view.name == make_visible(server)
+                view for view in servers.list_servers() if server is None or view.name == make_visible(server)
             ]
         finally:
             await servers.close()
@@ -55,7 +55,9 @@ class McpCheck:
         spec, options = self._find_spec(server), self._prepared.options
         self._check_remote(spec)
         async with sign_in_with_browser(spec, options.home, self._prepared.redact.add_secrets, show) as auth:
-            one = Connection(spec, lambda way, lost: open_streams(way, auth, lost), self.workspace, WAIT_S)
+            one = ServerConnection(
+                spec, lambda way, lost: open_http_streams(way, auth, lost), self.workspace, WAIT_S
+            )
             try:
                 await one.require_session()
             except UnavailableError as error:
@@ -64,14 +66,14 @@ class McpCheck:
                 await one.close()
         return len(one.listing.tools)
 
-    def forget(self, server: str) -> bool:
+    def remove_tokens(self, server: str) -> bool:
         """Remove the server's tokens; True if there were any. Raises `UserError`."""
         spec = self._find_spec(server)
         self._check_remote(spec)
-        return TokenFile(self._prepared.options.home, server, spec.url).forget()
+        return TokenFile(self._prepared.options.home, server, spec.url).delete()
 
     def _find_spec(self, server: str) -> ServerSpec:
-        specs = server_specs(self._prepared.settings, self.workspace)
+        specs = build_server_specs(self._prepared.settings, self.workspace)
         if server not in specs:
             there = f"There are: {', '.join(map(repr, specs))}." if specs else "Settings name none."
             raise UserError(f"No MCP server {server!r}. {there} Add one: interlock mcp add --help")

@@ -1,6 +1,6 @@
 """program_drive: drives a thread's run as a program asked: it begins, gets answers, or moves as a `Command` says.
 
-Whoever serves the program is a `Receiver`: it gets the parts of LangGraph's stream as they come.
+Whoever serves the program is a `StreamReceiver`: it gets the parts of LangGraph's stream as they come.
 """
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -25,26 +25,26 @@ _GONE = "What this answers no longer waits. Nothing was decided, and nothing goe
 
 
 @dataclass(frozen=True)
-class Dialect:
+class ProgramDialect:
     """How programs speak to a workflow: they give and get what its graph itself takes and has."""
 
-    def input_of(self, given: Any) -> Any:
+    def parse_input(self, given: Any) -> Any:
         """Return the input that a program means."""
         return given
 
-    def start_input(self, workflow: str, given: Any) -> Any:  # noqa: ARG002 - for another dialect's error
+    def build_start_input(self, workflow: str, given: Any) -> Any:  # noqa: ARG002 - for another dialect's error
         """Return the input that a run begins with. Raise `InputError` if it can't be one."""
         return wrap_foreign_input(given)
 
-    def begins_with(self, command: Any) -> bool:
+    def can_begin_with(self, command: Any) -> bool:
         """Return whether a run can begin with this command in place of an input."""
         return bool(command)
 
-    def fork_point(self, checkpoint: Mapping[str, Any]) -> str | None:  # noqa: ARG002 - it goes on from there itself
+    def fork_checkpoint_id(self, checkpoint: Mapping[str, Any]) -> str | None:  # noqa: ARG002 - it goes on from there itself
         """Return the checkpoint of which a fork goes on, where the run itself can't."""
         return None
 
-    def renderers(self, emitted: Renderer) -> Sequence[Renderer]:  # noqa: ARG002 - its own stream says all
+    def select_renderers(self, event_writer: Renderer) -> Sequence[Renderer]:  # noqa: ARG002 - its own stream says all
         """Return what hears a run's events, of what writes them into its stream."""
         return ()
 
@@ -52,82 +52,88 @@ class Dialect:
         """Return what the graph's stream is asked for besides."""
         return {"output_keys": app.output_channels}
 
-    def shaped(
+    def format_state(
         self,
         data: Any,
-        transcript: Callable[[], Any],  # noqa: ARG002 - for another dialect
-        asked: Callable[[Any], dict[str, Any]],  # noqa: ARG002
+        get_transcript: Callable[[], Any],  # noqa: ARG002 - for another dialect
+        format_interrupt: Callable[[Any], dict[str, Any]],  # noqa: ARG002
     ) -> Any:
-        """Return a state or an update as programs see it. `asked`: an interrupt as they see it."""
+        """Return a state or an update as programs see it. `format_interrupt`: an interrupt as they see it."""
         return data
 
-    def shaped_interrupts(self, params: Mapping[str, Any], asked: Callable[[Any], Any]) -> dict[str, Any]:  # noqa: ARG002
+    def format_interrupts(
+        self,
+        params: Mapping[str, Any],
+        format_interrupt: Callable[[Any], Any],  # noqa: ARG002
+    ) -> dict[str, Any]:
         """Return a part of the stream with its interrupts as programs see them."""
         return {**params}
 
-    def schemas(self, workflow: Pipeline) -> dict[str, type[BaseModel]]:  # noqa: ARG002 - its graph has them
+    def schema_models(self, workflow: Pipeline) -> dict[str, type[BaseModel]]:  # noqa: ARG002 - its graph has them
         """Return the models that describe the workflow in place of its graph."""
         return {}
 
-    async def go_on(
+    async def continue_run(
         self,
         client: Client,
         run: str,
-        given: Any,
-        moves: Mapping[str, Any],
+        graph_input: Any,
+        command_fields: Mapping[str, Any],
         checkpoint: Mapping[str, Any],
         renderers: Sequence[Renderer],
     ) -> Outcome:
-        """Drive a run on. `given`: a further input, or None; `moves`: fields of a `Command` in its place."""
+        """Drive a run on. `graph_input`: a further input, or None; `command_fields`: fields of a `Command` in its
+        place."""
         from langgraph.types import Command
 
-        given = Command(**moves) if moves else given
-        return await client.drive_with_input(run, given, checkpoint, renderers=renderers)
+        graph_input = Command(**command_fields) if command_fields else graph_input
+        return await client.drive_with_input(run, graph_input, checkpoint, renderers=renderers)
 
 
-class ProgramCall(NamedTuple):
+class ApiDriveRequest(NamedTuple):
     """What a program asked for: one drive of a thread's run."""
 
     row: ApiRow
     new: bool
     """The run begins with it."""
-    dialect: Dialect
+    dialect: ProgramDialect
 
     @property
-    def asked(self) -> Mapping[str, Any]:
+    def request_kwargs(self) -> Mapping[str, Any]:
         return self.row.body["kwargs"]
 
     @property
     def command(self) -> Mapping[str, Any]:
-        return self.asked["command"] or {}
+        return self.request_kwargs["command"] or {}
 
     @property
-    def begins_with_command(self) -> bool:
+    def is_started_by_command(self) -> bool:
         """Whether the run begins with a command in place of an input."""
-        return self.new and self.dialect.begins_with(_command_fields(self.command))
+        return self.new and self.dialect.can_begin_with(_command_fields(self.command))
 
     @property
     def metadata(self) -> dict[str, Any]:
-        about = {"graph_id": self.asked["graph_id"], "run_id": self.row.id, "run_attempt": 1}
+        about = {"graph_id": self.request_kwargs["graph_id"], "run_id": self.row.id, "run_attempt": 1}
         return {**self.row.body["metadata"], **about}
 
 
-class Receiver(Protocol):
+class StreamReceiver(Protocol):
     """Takes a drive's stream for the program."""
 
-    def take_part(self, part: Any, given: Any) -> list[Any]:
+    def receive_part(self, part: Any, stream_arguments: Any) -> list[Any]:
         """Take a part of `astream`; return what nodes wrote with it."""
         ...
 
-    def take_event(self, event: Any) -> None:
+    def receive_event(self, event: Any) -> None:
         """Take an event of `astream_events`, version 2, that isn't a part."""
         ...
 
-    def take_protocol_event(self, event: Any, given: Any, told: set[str]) -> None:
-        """Take an event of `astream_events`, version 3. `told`: ids of this stream's interrupts, which it adds to."""
+    def receive_protocol_event(self, event: Any, stream_arguments: Any, known_interrupts: set[str]) -> None:
+        """Take an event of `astream_events`, version 3. `known_interrupts`: ids of this stream's interrupts, which it
+        adds to."""
         ...
 
-    def note_failure(self, error: Exception) -> None:
+    def remember_graph_error(self, error: Exception) -> None:
         """Remember what the graph raised, before the driver diagnoses it."""
         ...
 
@@ -135,8 +141,8 @@ class Receiver(Protocol):
 class _StreamTap:
     """Drives a run's graphs with the stream that the program asked for."""
 
-    def __init__(self, call: ProgramCall, receiver: Receiver) -> None:
-        self._call, self._receiver, self._kwargs = call, receiver, call.asked
+    def __init__(self, call: ApiDriveRequest, receiver: StreamReceiver) -> None:
+        self._call, self._receiver, self._kwargs = call, receiver, call.request_kwargs
         self._is_first = True
 
     async def drive_graph(self, app: Any, graph_input: Any, config: Any, **given: Any) -> AsyncIterator[Any]:
@@ -151,7 +157,7 @@ class _StreamTap:
                     yield data
         except Exception as error:
             if type(error).__name__ != "GraphDrained":
-                self._receiver.note_failure(error)
+                self._receiver.remember_graph_error(error)
             raise
 
     def _merge_config(self, config: Any) -> Any:
@@ -173,7 +179,7 @@ class _StreamTap:
         is_first, self._is_first = self._is_first, False
         if self._call.row.body.get("again"):  # what was asked for is in the run already
             return graph_input
-        if self._call.begins_with_command:
+        if self._call.is_started_by_command:
             return Command(**_command_fields(self._call.command))
         resumes = isinstance(graph_input, Command) and cast(Any, graph_input).resume
         if not is_first or not resumes:
@@ -186,15 +192,15 @@ class _StreamTap:
         more = {"stream_mode": [*native | {"custom"}], "subgraphs": self._kwargs["subgraphs"], **given}
         if "events" not in wanted:
             async for part in app.astream(graph_input, config, **more):
-                for data in self._receiver.take_part(part, given):
+                for data in self._receiver.receive_part(part, given):
                     yield data
             return
         async for event in app.astream_events(graph_input, config, version="v2", **more):
             if event["event"] == "on_chain_stream" and event["run_id"] == self._call.row.id:
-                for data in self._receiver.take_part(event["data"]["chunk"], given):
+                for data in self._receiver.receive_part(event["data"]["chunk"], given):
                     yield data
             else:
-                self._receiver.take_event(event)
+                self._receiver.receive_event(event)
 
     async def _stream_protocol(
         self, app: Any, graph_input: Any, config: Any, given: Any
@@ -202,18 +208,18 @@ class _StreamTap:
         told = set[str]()
         async with await app.astream_events(graph_input, config, version="v3", **given) as stream:
             async for event in stream:
-                self._receiver.take_protocol_event(event, given, told)
+                self._receiver.receive_protocol_event(event, given, told)
                 if event["method"] == "custom":
                     yield event["params"]["data"]
 
 
-async def drive_call(
+async def drive_program_call(
     client: Client,
     run: str,
     workflow: str,
-    call: ProgramCall,
+    call: ApiDriveRequest,
     graph_input: Any,
-    receiver: Receiver,
+    receiver: StreamReceiver,
     renderers: Sequence[Renderer],
 ) -> Outcome:
     """Drive the run until it is over or parks; `graph_input` is its input. Raises `InterlockError`."""
@@ -223,12 +229,12 @@ async def drive_call(
     only = call.row.body.get("only")
     if call.new and only is not None:
         raise UserError(_GONE)
-    first = call.dialect.start_input(workflow, graph_input)
+    first = call.dialect.build_start_input(workflow, graph_input)
     if call.new:
         return await client.start(workflow, first, renderers=renderers, run=run)
     _check_not_cancelled(client.find_run(run), call, graph_input)
     client.check_run_drivable(run)
-    found = threads.list_waiting(client.options, run)
+    found = threads.load_waiting_requests(client.options, run)
     passed_on = _forwarded_answers(call, found)
     if passed_on or "resume" in call.command:
         if only is not None and not (found := [one for one in found if one.interrupt in only]):
@@ -236,21 +242,23 @@ async def drive_call(
         resume = passed_on or call.command["resume"]
         closed = threads.read_answered_interrupt_ids(client.options, run)
         client.record_decisions(
-            run, threads.decisions_from_resume(found, resume, closed), call.row.body["by"]
+            run, threads.decisions_from_resume_value(found, resume, closed), call.row.body["by"]
         )
         return await client.resume(run, renderers=renderers)
-    if graph_input is None and not call.begins_with_command and not call.asked["checkpoint"]:
+    if graph_input is None and not call.is_started_by_command and not call.request_kwargs["checkpoint"]:
         passed = [
             one for one in found if threads.is_breakpoint(one) and (only is None or one.interrupt in only)
         ]
-        client.record_decisions(run, threads.decisions_from_resume(passed, None), call.row.body["by"])
-    moves, checkpoint = _command_fields(call.command), call.asked["checkpoint"]
-    return await call.dialect.go_on(client, run, graph_input, moves, checkpoint, renderers)
+        client.record_decisions(run, threads.decisions_from_resume_value(passed, None), call.row.body["by"])
+    moves, checkpoint = _command_fields(call.command), call.request_kwargs["checkpoint"]
+    return await call.dialect.continue_run(client, run, graph_input, moves, checkpoint, renderers)
 
 
-def _forwarded_answers(call: ProgramCall, waiting_requests: list[threads.WaitingRequest]) -> dict[str, Any]:
+def _forwarded_answers(
+    call: ApiDriveRequest, waiting_requests: list[threads.WaitingRequest]
+) -> dict[str, Any]:
     """Return answers to what waits here, of a graph elsewhere that has this one as a part (`RemoteGraph`)."""
-    given: Any = call.asked["config"].get("configurable", {}).get(f"{RESERVED}resume_map")
+    given: Any = call.request_kwargs["config"].get("configurable", {}).get(f"{RESERVED}resume_map")
     waiting = {one.interrupt for one in waiting_requests}
     passed = cast("dict[str, Any]", given) if isinstance(given, dict) else {}
     return {key: one for key, one in passed.items() if key in waiting}
@@ -270,7 +278,7 @@ def _command_fields(command: Mapping[str, Any]) -> dict[str, Any]:
     return made
 
 
-def _check_not_cancelled(row: RunRow, call: ProgramCall, graph_input: Any) -> None:
+def _check_not_cancelled(row: RunRow, call: ApiDriveRequest, graph_input: Any) -> None:
     """Raise `UserError` for an answer to what was cancelled, which nothing would read."""
     if row.status == "cancelled" and row.error and not (graph_input or _command_fields(call.command)):
         raise UserError(f"{row.error['message']} Nothing waits in this thread; give it an input.")

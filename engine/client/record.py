@@ -10,7 +10,7 @@ from interlock.engine.read.calls import results_by_call_id
 from interlock.engine.store import queries
 from interlock.engine.store.chain import list_dropped_messages, read_first_prompt, read_messages_up_to
 from interlock.engine.store.checkpoints import read_state_at_step
-from interlock.engine.store.workspaces import undone
+from interlock.engine.store.workspaces import list_undo_notes
 from interlock.services.toolset import summarize_call
 from interlock.state.calls import CallView
 from interlock.state.context import UNDONE
@@ -41,7 +41,7 @@ def read_events(home: Path, run: str, step: int | None = None) -> list[Event]:
 
 def read_undos_unknown_to_model(home: Path, run: str) -> list[Event]:
     """What a person took back that the conversation doesn't tell yet: it will, after the next prompt."""
-    return [Undone(content=one.text) for one in undone(home, run) if not one.told]
+    return [Undone(content=one.text) for one in list_undo_notes(home, run) if not one.told]
 
 
 class RecordExtent(NamedTuple):
@@ -65,7 +65,7 @@ def extent_at_step(home: Path, run: str, step: int) -> RecordExtent:
     )
 
 
-def record_version(home: Path, run: str) -> tuple[object, ...]:
+def read_record_version(home: Path, run: str) -> tuple[object, ...]:
     """Changes whenever `events` may have grown, and costs little to read."""
     return tuple(value for row in queries.select_extent(home, run) for value in row)
 
@@ -80,7 +80,7 @@ class Cursor:
     """Calls among them whose result hasn't been read."""
 
     @classmethod
-    def read(cls, text: str) -> "Cursor":
+    def parse(cls, text: str) -> "Cursor":
         """From what `str` made, empty for the beginning. Raises `UserError`."""
         taken, _, calls = text.partition(":")
         try:
@@ -93,11 +93,11 @@ class Cursor:
 
     def move_past(self, events: Iterable[Event]) -> "Cursor":
         """Move to the end of a record."""
-        for _ in self.unread(events):
+        for _ in self.read_new_events(events):
             pass
         return self
 
-    def unread(self, events: Iterable[Event]) -> Iterator[Event]:
+    def read_new_events(self, events: Iterable[Event]) -> Iterator[Event]:
         """The events of a record that come after this place, which moves past each."""
         number = 0
         for event in events:
@@ -134,7 +134,7 @@ def _whole_conversation(home: Path, run: str, head: str) -> list[Message]:
 def _message_events(message: Message, results_by_call: Mapping[str, Mapping[str, Any]]) -> Iterator[Event]:
     if message.role == "user" and message.origin in (None, "person"):
         yield MessageEvent(role="user", content=message.text)
-    elif text := message.part(UNDONE):
+    elif text := message.section_text(UNDONE):
         yield Undone(content=text)
     elif message.role == "assistant":
         if message.thought:

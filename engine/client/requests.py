@@ -131,10 +131,10 @@ def describe_request(request: Request) -> RequestView:
         note=to_one_line(str(request.get("note") or "")),
         why=to_one_line(request["reason"]),
         agent=str(request.get("agent") or ""),
-        preview=_shown_preview(request),
+        preview=_preview_unless_in_headline(request),
         shows="plan" if plan_under_review(request) else "diff" if is_diff(request["preview"]) else "text",
-        parts=tuple(_read_part(part) for part in parts) if len(parts) > 1 else (),
-        questions=tuple(_read_questions(request)),
+        parts=tuple(_parse_command_part(part) for part in parts) if len(parts) > 1 else (),
+        questions=tuple(_parse_questions(request)),
         always=here,
         saved="" if saved in here else saved,
         ways=answer_choices(request),
@@ -150,11 +150,11 @@ def request_headline(request: Request) -> str:
         return f"question: {to_one_line(f'{first}{more}')}"
     stat = format_diff_stat(request["preview"])
     name = "changed tests:" if is_about_changed_tests(request) else to_one_line(request["tool_name"], _NAME)
-    about = f"{name} {brief_arguments(request['args'])}"
+    about = f"{name} {summarize_arguments(request['args'])}"
     return about + (f" ({stat})" if stat else "")
 
 
-def brief_arguments(args: Mapping[str, Any]) -> str:
+def summarize_arguments(args: Mapping[str, Any]) -> str:
     """What a call is about: its file, command or address, else all of its arguments."""
     target = next((args[key] for key in _TARGETS if args.get(key)), None)
     return to_one_line(str(target) if target is not None else json.dumps(args, ensure_ascii=False))
@@ -175,29 +175,29 @@ def request_number_or_id(request: Request) -> str:
     return str(request["number"] or request["id"])
 
 
-def _shown_preview(request: Request) -> str:
+def _preview_unless_in_headline(request: Request) -> str:
     if request["kind"] == "question":
         return ""
     lines = make_visible(request["preview"]).splitlines()
-    says_all = lines == [brief_arguments(request["args"])] and lines[0] in shorten(
+    says_all = lines == [summarize_arguments(request["args"])] and lines[0] in shorten(
         request_headline(request), HEADLINE
     )
     return "" if says_all else request["preview"]
 
 
-def _read_part(part: Mapping[str, str]) -> Part:
+def _parse_command_part(part: Mapping[str, str]) -> Part:
     text = to_one_line(part["text"], _NAME)
     return Part(text, part["decision"], to_one_line(part["reason"].removeprefix(f"`{part['text']}` ")))
 
 
-def _read_questions(request: Request) -> Iterator[Question]:
+def _parse_questions(request: Request) -> Iterator[Question]:
     found: Sequence[Request] = request.get("questions") or () if request["kind"] == "question" else ()
     for question in found:
         options: Sequence[Any] = question.get("options") or ()
-        yield Question(make_visible(str(question.get("question", ""))), tuple(map(_read_option, options)))
+        yield Question(make_visible(str(question.get("question", ""))), tuple(map(_parse_option, options)))
 
 
-def _read_option(option: Any) -> Option:
+def _parse_option(option: Any) -> Option:
     fields: Request = cast("Request", option) if isinstance(option, Mapping) else {"label": option}
     return Option(to_one_line(str(fields.get("label", ""))), to_one_line(str(fields.get("description", ""))))
 
@@ -278,7 +278,7 @@ def decide_with_arguments(request: Request, args: Mapping[str, Any]) -> Decision
     return Decision(request["id"], "modify", args=kept)
 
 
-def find_alike_outcomes(request: Request, others: Sequence[Request]) -> list[Request]:
+def find_similar_unknown_outcomes(request: Request, others: Sequence[Request]) -> list[Request]:
     """The unknown outcomes among the others that differ from this one in their arguments only, as in a map."""
     if request["kind"] != "outcome":
         return []
@@ -320,7 +320,7 @@ def decisions_on_other_requests(
 
 def answer_field_labels(request: Request) -> list[str]:
     """What to call each of a question's answers."""
-    questions = [*_read_questions(request)]
+    questions = [*_parse_questions(request)]
     count = len(questions)
     if count <= 1:
         has_options = any(question.options for question in questions)
@@ -335,7 +335,7 @@ def decide_with_answers(request: Request, answers: Sequence[str]) -> Decision:
     """
     questions: Sequence[Request] = request.get("questions") or ({},)
     if len(answers) == len(questions):
-        offered = [question.options for question in _read_questions(request)] or [()]
+        offered = [question.options for question in _parse_questions(request)] or [()]
         answers = list(map(_replace_option_number, offered, answers))
     if len(answers) > 1:
         pairs = zip((str(q.get("question", "")) for q in questions), answers, strict=True)
@@ -354,7 +354,7 @@ def _replace_option_number(options: Sequence[Option], text: str) -> str:
     return text
 
 
-def form_schema(request: Request) -> dict[str, Any]:
+def answer_form_schema(request: Request) -> dict[str, Any]:
     """The JSON Schema of a question's form: one text for each question, with what it may choose."""
     fields = {name: {"type": "string", "title": title} for name, title in _form_fields(request).items()}
     for field, question in zip(fields.values(), describe_request(request).questions, strict=False):

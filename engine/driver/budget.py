@@ -7,8 +7,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from interlock.engine.store.model_calls import UsageLedger
-from interlock.engine.store.runs import find_first_task, list_run_and_subtasks
-from interlock.services.models.model_table import Prices, request_cost
+from interlock.engine.store.runs import find_root_task, list_run_and_subtasks
+from interlock.services.models.model_table import Prices, request_cost_usd
 from interlock.state.clock import unix_time
 from interlock.state.deps import Stopped
 from interlock.state.messages import ModelCall
@@ -72,7 +72,7 @@ class RunBudget:
     @cached_property
     def _sharing_runs(self) -> list[str]:
         """Runs that share the limits; fixed during a drive: parents wait, and subtasks it starts are driven later."""
-        return list_run_and_subtasks(self.usage.conn, find_first_task(self.usage.conn, self.usage.run))
+        return list_run_and_subtasks(self.usage.conn, find_root_task(self.usage.conn, self.usage.run))
 
     async def reserve(self, call: ModelCall, agent: str, model: str, tokens: int) -> int | None:
         """Reserve the tokens, and return those left for the reply; None: any.
@@ -85,9 +85,9 @@ class RunBudget:
                 used = self._sum_usage(model, tokens) if self._is_limited else _NOTHING
                 refusal = self._refusal_message(used, model, agent)
                 if not refusal and not self._must_wait(used):
-                    wait = self.fleet_limits and self.fleet_limits.take(call.task, model, tokens)
+                    wait = self.fleet_limits and self.fleet_limits.reserve_call(call.task, model, tokens)
                     if wait is None:
-                        self.usage.reserve(call.task, agent, model, tokens)
+                        self.usage.add_reservation(call.task, agent, model, tokens)
                         return self._reply_tokens_left(used, model, tokens)
             if wait:
                 await self._wait_for_fleet_limit(wait, model)
@@ -105,8 +105,8 @@ class RunBudget:
             self.on_refused(f"{wait.why}. {no_price_message(model)}", "budget")
             raise Stopped
         if wait.seconds > _HERE_S:
-            self.fleet_limits.stop(wait, model)
-            self.on_refused(wait.why, wait.error["type"])
+            self.fleet_limits.record_stop(wait, model)
+            self.on_refused(wait.why, wait.run_error["type"])
             raise Stopped
         await asyncio.sleep(wait.seconds)
 
@@ -120,23 +120,23 @@ class RunBudget:
             or limits.max_budget_usd is not None
         )
 
-    def settle(self, task: str, usage: Tokens | None = None) -> None:
+    def settle_reservation(self, task: str, usage: Tokens | None = None) -> None:
         """Drop the reservation: the reply is persisted in the next commit, or the call failed unanswered."""
-        self.usage.settle(task)
+        self.usage.drop_reservation(task)
         if self.fleet_limits:
-            self.fleet_limits.settle(task, usage)
+            self.fleet_limits.correct_estimate(task, usage)
         self._settled.set()
 
-    def lose(self, task: str) -> None:
+    def forfeit_reservation(self, task: str) -> None:
         """Keep counting the estimate: the call was cut off, so its real usage is unknown."""
-        self.usage.lose(task)
+        self.usage.mark_reservation_cut_off(task)
         if self.fleet_limits:
-            self.fleet_limits.lose(task)
+            self.fleet_limits.keep_estimate(task)
         self._settled.set()
 
     def _refusal_message(self, used: BudgetUse, model: str, agent: str) -> str:
         limits, again = self.limits, f"Raise it and go on with: interlock resume {self.usage.run}"
-        if (most := limits.max_tokens) is not None and _exceeds(most, used.tokens, used.next_tokens):
+        if (most := limits.max_tokens) is not None and _would_exceed(most, used.tokens, used.next_tokens):
             spent, latest = f"{used.tokens} were used", f"{used.next_tokens}"
             over = _over_budget_message(
                 f"{most} tokens", spent, latest, used.tokens >= most, first=used.is_first
@@ -145,7 +145,7 @@ class RunBudget:
         if (most_usd := limits.max_budget_usd) is not None:
             if self.prices(model) is None:
                 return f"{no_price_message(model)} Go on with: interlock resume {self.usage.run}"
-            if _exceeds(most_usd, used.usd, used.next_usd):
+            if _would_exceed(most_usd, used.usd, used.next_usd):
                 spent, latest = f"${used.usd:.4f} was spent", f"${used.next_usd:.4f}"
                 over = _over_budget_message(
                     f"${most_usd:g}", spent, latest, used.usd >= most_usd, first=used.is_first
@@ -171,7 +171,7 @@ class RunBudget:
 
     def _sum_usage(self, model: str, tokens: int) -> BudgetUse:
         answered, reserved = (
-            self.usage.answered(self._sharing_runs),
+            self.usage.list_answered_calls(self._sharing_runs),
             self.usage.list_reserved_calls(self._sharing_runs),
         )
         lost = [calls for calls in reserved if not calls.under_way]
@@ -202,8 +202,8 @@ class RunBudget:
             rooms.append(most - used.tokens - used.reserved_tokens - tokens)
         if (most_usd := self.limits.max_budget_usd) is not None and (prices := self.prices(model)):
             asked = _split_cached_tokens(tokens, used.next_cached)
-            left = most_usd - used.usd - used.reserved_usd - request_cost(prices, asked)
-            each = request_cost(prices, Tokens(input=tokens, output=1)) - request_cost(
+            left = most_usd - used.usd - used.reserved_usd - request_cost_usd(prices, asked)
+            each = request_cost_usd(prices, Tokens(input=tokens, output=1)) - request_cost_usd(
                 prices, Tokens(input=tokens)
             )
             rooms += [left / each] if each else []
@@ -213,7 +213,7 @@ class RunBudget:
 
     def _estimated_request_cost(self, model: str, input_tokens: int) -> float:
         prices = self.prices(model) if self.limits.max_budget_usd is not None else None
-        return request_cost(prices, _split_cached_tokens(input_tokens)) if prices else 0.0
+        return request_cost_usd(prices, _split_cached_tokens(input_tokens)) if prices else 0.0
 
     def _highest_cost(self, model: str, input_tokens: int, output_tokens: int) -> float:
         """What calls cost at most whose tokens are only estimated, or that an earlier version recorded."""
@@ -222,7 +222,9 @@ class RunBudget:
             if self.limits.max_budget_usd is not None and (input_tokens or output_tokens)
             else None
         )
-        return request_cost(prices[-1:], Tokens(input=input_tokens, output=output_tokens)) if prices else 0.0
+        return (
+            request_cost_usd(prices[-1:], Tokens(input=input_tokens, output=output_tokens)) if prices else 0.0
+        )
 
 
 def _split_cached_tokens(input_tokens: int, cached_tokens: int = 0) -> Tokens:
@@ -231,7 +233,7 @@ def _split_cached_tokens(input_tokens: int, cached_tokens: int = 0) -> Tokens:
     return Tokens(input=input_tokens, cached=cached_tokens, written=input_tokens - cached_tokens)
 
 
-def _exceeds(limit: float, used: float, next_use: float) -> bool:
+def _would_exceed(limit: float, used: float, next_use: float) -> bool:
     return used >= limit or used + next_use > limit
 
 

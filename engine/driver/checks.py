@@ -14,7 +14,7 @@ from interlock.engine.store.journal import Firing, HookLog
 from interlock.engine.store.runs import list_related_runs
 from interlock.engine.store.snapshots import SqlSnapshots
 from interlock.services.config.settings import FLAGS
-from interlock.services.hooks.hook_replies import HookEnvironment, Reply, python_isolation_variables
+from interlock.services.hooks.hook_replies import HookEnvironment, HookReply, python_isolation_variables
 from interlock.services.hooks.hook_settings import Hook
 from interlock.state.checks import REQUEST, CheckEnd, TestChanges
 from interlock.state.deps import StopFlag, await_despite_cancel
@@ -76,7 +76,7 @@ class RunChecks:
 
     async def _run_in_workspace(self) -> CheckEnd:
         """Run it in the workspace. A background process of the model's may not put other tests there meanwhile."""
-        watched = any(process["running"] for process in self.commands.background_processes())
+        watched = any(process["running"] for process in self.commands.list_background_processes())
         before = await asyncio.to_thread(self._test_file_marks) if watched else {}
         end = await self._run_command(self.workspace.root, (), None)
         after = await asyncio.to_thread(self._test_file_marks) if watched else {}
@@ -115,12 +115,12 @@ class RunChecks:
         firing = Firing("AfterAgent", key, SUBJECT)
         name = f"check: {self.command}" + (f" ({variant})" if variant else "")
         hook = Hook("AfterAgent", FLAGS, "check", self.command, name, idempotent=True)
-        row = next((row for row in self.log.rows(firing.event, key) if row.hook == hook.id), None)
+        row = next((row for row in self.log.list_firing_rows(firing.event, key) if row.hook == hook.id), None)
         if row is None or row.reply is None:
             self.log.record_intent(firing, [(0, hook, 1)])
             end = await run()
             decision = "none" if end.how == "passed" else "block"
-            reply = Reply(decision=decision, output={"check": end.model_dump(mode="json")})
+            reply = HookReply(decision=decision, output={"check": end.model_dump(mode="json")})
             self.log.record_reply(firing, hook.id, reply, last=True)
             return end
         return CheckEnd.model_validate(row.reply.output["check"])
@@ -128,7 +128,10 @@ class RunChecks:
     async def _run_command(
         self, folder: Path, command_prefix: tuple[str, ...], copied_workspace: Path | None
     ) -> CheckEnd:
-        env = {**self.around.variables(), **python_isolation_variables(self.command, self.workspace.root)}
+        env = {
+            **self.around.environment_variables(),
+            **python_isolation_variables(self.command, self.workspace.root),
+        }
         if copied_workspace:
             env = {
                 name: value.replace(str(self.workspace.root), str(copied_workspace))
@@ -146,9 +149,9 @@ class RunChecks:
             if copied_workspace
             else ended.output
         )
-        return self._check_end_from(replace(ended, output=output))
+        return self._interpret_process_end(replace(ended, output=output))
 
-    def _check_end_from(self, ended: ProcessEnd) -> CheckEnd:
+    def _interpret_process_end(self, ended: ProcessEnd) -> CheckEnd:
         from interlock.services.checks.test_table import has_run_no_tests
 
         shown = self.around.redact(ended.output)[-_OUTPUT_CHARS:].strip()
@@ -188,7 +191,7 @@ class RunChecks:
                     found |= request["call"]["args"]["tests"]
         return found
 
-    async def _test_files_before(self, changes: TestChanges) -> "list[Before]":
+    async def _load_original_test_files(self, changes: TestChanges) -> "list[Before]":
         found = await self._compare_with_start()
         if found is None:
             raise RunError("The snapshots of this run's files are gone.")
@@ -197,11 +200,13 @@ class RunChecks:
     async def _run_check_with_original_tests(self, changes: TestChanges) -> CheckEnd:
         from interlock.services.checks.view import open_view
 
-        files = await self._test_files_before(changes) if changes.changes else []
+        files = await self._load_original_test_files(changes) if changes.changes else []
         root = self.workspace.root
 
         stop = StopFlag()
-        made = open_view(root, files, self.home, copy=self.copies_workspace, check=stop.raise_if_stopped)
+        made = open_view(
+            root, files, self.home, force_copy=self.copies_workspace, check_cancelled=stop.raise_if_stopped
+        )
         entered = asyncio.ensure_future(asyncio.to_thread(made.__enter__))
         try:
             view = await asyncio.shield(entered)

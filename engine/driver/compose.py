@@ -13,12 +13,12 @@ from interlock.engine.driver.checks import RunChecks
 from interlock.engine.driver.delegation import RunAgents, RunPlans, RunTasks
 from interlock.engine.driver.hooks import RunHooks
 from interlock.engine.driver.run_config import RunConfig
-from interlock.engine.optional_rooms import require_part
+from interlock.engine.optional_rooms import require_optional_part
 from interlock.engine.store import Store
 from interlock.engine.store.approvals import SqlApprovals
 from interlock.engine.store.chain import SqlChain
 from interlock.engine.store.connection import Connection
-from interlock.engine.store.journal import HookLog, SqlJournal, make_effects
+from interlock.engine.store.journal import HookLog, SqlJournal, make_effect_journal
 from interlock.engine.store.model_calls import SqlModelLog, UsageLedger
 from interlock.engine.store.snapshots import SqlSnapshots
 from interlock.engine.store.steps import StepLog
@@ -77,7 +77,7 @@ class _NoMcpServers(LazyService["Servers"]):
     def server_names(self) -> list[str]:
         return []
 
-    def server_views(self) -> list[ServerView]:
+    def list_servers(self) -> list[ServerView]:
         return []
 
 
@@ -94,7 +94,7 @@ class DriveServices:
     index: "LazyService[WorkspaceIndex]"
 
     async def close(self) -> None:
-        self.deps.snapshots.save_known_files()
+        self.deps.snapshots.save_and_close()
         self.processes.close()
         if self.index.made:
             await asyncio.to_thread(self.index.made.close)
@@ -159,7 +159,7 @@ def compose_services(
         toolset=toolset(_tools_of_root_agent(prepared, info, tools)),
         policy=policy,
         journal=journal,
-        effects=make_effects(conn, info.run, epoch, prepared.redact),
+        effects=make_effect_journal(conn, info.run, epoch, prepared.redact),
         approvals=approvals,
         context=context,
         outputs=outputs,
@@ -192,7 +192,7 @@ def _open_output_files(prepared: RunConfig, info: RunInfo, store: Store, conn: C
 
 
 def _open_index(prepared: RunConfig, store: Store) -> "WorkspaceIndex":
-    require_part("index", "Searching by meaning needs", "services/index")
+    require_optional_part("index", "Searching by meaning needs", "services/index")
     from interlock.services.index import open_index
 
     name = prepared.settings.search.embeddings
@@ -213,7 +213,7 @@ def _make_snapshots(
         workspace, command = prepared.workspace, prepared.options.check
         return keep(repository, ref, snapshot, workspace, command, prepared.redact)
 
-    needed, checked = prepared.options.repository is not None, must_keep_tests(prepared)
+    needed, checked = prepared.options.repository is not None, requires_original_tests(prepared)
     wanted = needed or prepared.settings.snapshots.enabled or checked
     ignored = keep_ignored if checked else None
     return make_sql_snapshots(make if wanted else None, ignored, needed, prepared.options.commits)
@@ -256,11 +256,11 @@ def _process_limits(prepared: RunConfig) -> tuple[int, int]:
 def open_mcp_servers(
     prepared: RunConfig, outputs: OutputFiles, emit: Emit, record_reply: "Keep" = lambda _asked, _answer: None
 ) -> "Servers":
-    from interlock.services.mcp import Servers, server_specs
+    from interlock.services.mcp import Servers, build_server_specs
 
     root = prepared.workspace.root
     return Servers(
-        server_specs(prepared.settings, root),
+        build_server_specs(prepared.settings, root),
         workspace=root,
         env=prepared.tool_env,
         most=_process_limits(prepared),
@@ -279,7 +279,7 @@ def _make_policy(
         policy = prepared.policy
         policy.set_checker_processes(processes)
         if prepared.settings.mcp_servers:
-            policy = policy.for_servers(servers().server_names(), servers().trusted_annotations)
+            policy = policy.for_servers(servers().server_names(), servers().trusted_tool_annotations)
         return policy
 
     return cast("RulePolicy", LazyService(made))
@@ -300,7 +300,7 @@ def _make_hooks(
     return replace(made, inside=processes[1]) if prepared.sandbox else made
 
 
-def must_keep_tests(prepared: RunConfig) -> bool:
+def requires_original_tests(prepared: RunConfig) -> bool:
     """Whether the run has a check that must succeed with the tests of the run's start."""
     how = prepared.options.check_tests or prepared.settings.check.tests
     return bool(prepared.options.check) and how == AS_BEFORE
@@ -321,7 +321,7 @@ def _make_checks(
 
     return RunChecks(
         command=prepared.options.check,
-        must_pass_with_original_tests=must_keep_tests(prepared),
+        must_pass_with_original_tests=requires_original_tests(prepared),
         log=hooks.log,
         snapshots=snapshots,
         workspace=prepared.workspace,
@@ -359,7 +359,7 @@ def _make_toolset(
         models=models,
         emit=emit,
         index=index,
-        brief=prepared.is_brief,
+        brief=prepared.uses_small_prompt,
     )
 
 
@@ -378,7 +378,7 @@ def _available_tools(prepared: RunConfig, info: RunInfo) -> dict[str, Tool]:
 
 def _tools_of_root_agent(prepared: RunConfig, info: RunInfo, tools: Mapping[str, Tool]) -> dict[str, Tool]:
     """Omit tools that end a sub-agent or belong to another loop, and those that start one if settings allow none."""
-    if prepared.is_brief and info.workflow not in _ALL_TOOLS:
+    if prepared.uses_small_prompt and info.workflow not in _ALL_TOOLS:
         return {
             name: tools[name]
             for name in most_important_tools(info.workflow, prepared.approval_mode)
@@ -401,10 +401,10 @@ def _make_models(
     on_refused: Callable[[str, str], None],
 ) -> ChatModels:
     usage = UsageLedger(conn, info.run, epoch)
-    options, prices, over_all = prepared.options, prepared.facts.prices, None
+    options, prices, over_all = prepared.options, prepared.model_facts.prices, None
     if options.limited:
         user: str = (options.submitted or {}).get("user", "")
-        over_all = options.limited.for_drive(conn, user, info.workflow, prices)
+        over_all = options.limited.make_limited_calls(conn, user, info.workflow, prices)
     budget = RunBudget(usage, prepared.limits, prices, on_refused, over_all)
     return ChatModels(
         only_own_scripts=prepared.options.repository is not None,
@@ -418,8 +418,8 @@ def _make_models(
         delay_scale=prepared.settings.model.retry_delay_scale,
         budget=budget,
         redact=prepared.redact,
-        facts=prepared.facts,
-        on_commands=SUPERVISORS.start_ahead_of_first_command,
+        facts=prepared.model_facts,
+        on_commands=SUPERVISORS.start_in_advance,
         files=cast("RepairFiles", LazyService(partial(_make_repair_files, prepared))),
     )
 

@@ -1,6 +1,6 @@
 """decision_loop: from a run that waits to one that doesn't: ask, resume with what was decided, ask again.
 
-The one loop of its kind. A headless command, a session, an MCP client and a replay differ in who is asked (`Asker`),
+The one loop of its kind. A headless command, a session, an MCP client and a replay differ in who is asked (`Decider`),
 and in how the run is driven on.
 """
 
@@ -18,14 +18,14 @@ _TAKEN_UP_S, _LOOKS = 2.0, 5
 """Seconds, and checks, before a run that somebody else decided on counts as ours to resume."""
 
 
-class Asker(Protocol):
+class Decider(Protocol):
     """Whoever decides: a person at a terminal, another program, a record."""
 
     async def decide(self, outcome: Outcome, requests: Sequence[Pending], /) -> Sequence[Decision]:
         """Decisions on these requests. Those without one are left for later; none at all ends the asking."""
         ...
 
-    def refused(self, error: UserError, /) -> None:
+    def on_decisions_refused(self, error: UserError, /) -> None:
         """The decisions couldn't be taken: arguments don't fit, or somebody decided first. What still waits is asked.
 
         May raise, which ends the asking.
@@ -38,10 +38,10 @@ Follow = Callable[[str], Awaitable[str]]
 """Shows what another process does with the run; returns the status in which it leaves it."""
 
 
-async def ask_until_settled(
+async def run_decision_loop(
     home: Path,
     outcome: Outcome,
-    asker: Asker,
+    decider: Decider,
     resume: Resume,
     follow_other_driver: Follow | None = None,
     postponed: set[str] | None = None,
@@ -63,7 +63,7 @@ async def ask_until_settled(
             break
         requests = requests or [request.fields for request in list_waiting_requests(home, outcome.run)]
         requests = [request for request in requests if request["id"] not in postponed]
-        decisions = await asker.decide(outcome, requests) if requests else ()
+        decisions = await decider.decide(outcome, requests) if requests else ()
         postponed |= {request["id"] for request in requests} - {decision.approval for decision in decisions}
         if not decisions:
             status = await _status_after_grace_period(home, outcome.run) if follow_other_driver else "waiting"
@@ -72,13 +72,13 @@ async def ask_until_settled(
             if status != "interrupted":  # resumed elsewhere, or already over
                 outcome, requests = replace(outcome, status="running"), ()
                 continue
-        outcome = await _resume_with_decisions(outcome, decisions, asker, resume)
+        outcome = await _resume_with_decisions(outcome, decisions, decider, resume)
         requests = outcome.pending
     return outcome
 
 
 async def _resume_with_decisions(
-    outcome: Outcome, decisions: Sequence[Decision], asker: Asker, resume: Resume
+    outcome: Outcome, decisions: Sequence[Decision], decider: Decider, resume: Resume
 ) -> Outcome:
     warnings = outcome.warnings
     try:
@@ -86,7 +86,7 @@ async def _resume_with_decisions(
     except BusyError:
         return replace(outcome, status="running", pending=[])
     except UserError as error:
-        asker.refused(error)
+        decider.on_decisions_refused(error)
         return replace(outcome, pending=[])
     return replace(outcome, warnings=[*dict.fromkeys([*warnings, *outcome.warnings])])
 
@@ -102,7 +102,7 @@ async def _status_after_grace_period(home: Path, run: str) -> str:
     return find_run(home, run).status
 
 
-def run_unsuspending(work: Coroutine[Any, Any, T]) -> T:
+def run_without_event_loop(work: Coroutine[Any, Any, T]) -> T:
     """The result of a coroutine that never suspends, without an event loop: each of its drives has its own."""
     try:
         work.send(None)

@@ -11,14 +11,14 @@ from interlock.engine.options import Decision
 from interlock.engine.read import Request, check_edited_arguments, list_waiting_requests
 from interlock.engine.store import Store, explain_store_errors
 from interlock.engine.store.approvals import (
-    cancel_ends_run,
     cancel_run,
     current_account_name,
+    does_cancel_end_run,
     enqueue_decided_run,
     record_decision,
     request_not_waiting_error,
 )
-from interlock.engine.store.queries import is_about_call, parse_request_id
+from interlock.engine.store.queries import is_call_request_id, parse_request_id
 from interlock.state.calls import Answer
 from interlock.state.clock import unix_time
 from interlock.state.errors import UserError
@@ -51,7 +51,8 @@ def record_decisions(
             for name, answer in chosen:
                 record_decision(conn, run, name, answer)
             if any(
-                d.choice == "cancel" and cancel_ends_run(waiting[name].fields["choices"]) for name, d in named
+                d.choice == "cancel" and does_cancel_end_run(waiting[name].fields["choices"])
+                for name, d in named
             ):
                 return cancel_run(conn, run)
             enqueue_decided_run(conn, run)
@@ -63,7 +64,7 @@ def is_cancelling_run(store: Store, run: str, decisions: Sequence[Decision]) -> 
         return False
     waiting = {request.id: request for request in list_waiting_requests(store.home, run)}
     named = [name for d in decisions if d.choice == "cancel" for name in _request_ids_of(waiting, d)]
-    return any(cancel_ends_run(waiting[name].fields["choices"]) for name in named if name in waiting)
+    return any(does_cancel_end_run(waiting[name].fields["choices"]) for name in named if name in waiting)
 
 
 def _request_ids_of(waiting: dict[str, Request], decision: Decision) -> list[str]:
@@ -110,14 +111,14 @@ def _check_and_make_answer(
             f"Request {request_id!r} takes {decision.text!r} with the choice {means!r}; got {decision.choice!r}."
         )
     args = None
-    if not is_about_call(request_id) and (schema := (request["questions"] or [{}])[0].get("schema")):
+    if not is_call_request_id(request_id) and (schema := (request["questions"] or [{}])[0].get("schema")):
         from interlock.graphs.foreign_requests import check_answer_schema
 
         check_answer_schema(request_id, decision.text or "", schema)
     if decision.choice == "modify":
         args = json.loads(json.dumps(clean_json(dict(decision.args or {}))))
         check_edited_arguments(request, args)
-        if is_about_call(request_id):  # a node's tools may have the names of ours
+        if is_call_request_id(request_id):  # a node's tools may have the names of ours
             _check_arguments(request_id, request["tool_name"], args)
     return Answer(
         choice=decision.choice,

@@ -29,7 +29,7 @@ from interlock.services.files.filesystem import write_atomically
 from interlock.services.models.chat import ChatModels
 from interlock.services.transcript import ChainTranscript
 from interlock.state.calls import CallKey, CallView
-from interlock.state.conversation import refusals_of_state
+from interlock.state.conversation import refusals_from_state
 from interlock.state.deps import Deps, RunInfo
 from interlock.state.messages import Message
 from interlock.state.plan import ApprovedPlan
@@ -59,7 +59,7 @@ class RunAgents:
     """Set once the root deps, which hold this object, are built."""
     _scopes: dict[str, Deps] = field(default_factory=dict[str, Deps])
 
-    def find_definition(self, name: str) -> AgentDefinition | None:
+    def find_agent_definition(self, name: str) -> AgentDefinition | None:
         return self.definitions.get(name)
 
     def record_instance(self, instance: AgentInstance) -> str:
@@ -69,12 +69,12 @@ class RunAgents:
     def load_instance(self, agent: str) -> AgentInstance:
         return AgentInstance.model_validate_json(self.transcript.read_message(agent).text)
 
-    def deps_of(self, agent: str) -> Deps:
+    def deps_for_agent(self, agent: str) -> Deps:
         if agent not in self._scopes:
-            self._scopes[agent] = self._make_scope(self.load_instance(agent))
+            self._scopes[agent] = self._build_agent_deps(self.load_instance(agent))
         return self._scopes[agent]
 
-    def _make_scope(self, instance: AgentInstance) -> Deps:
+    def _build_agent_deps(self, instance: AgentInstance) -> Deps:
         if self.root is None:
             raise TypeError("RunAgents.root isn't set: compose the deps first.")
         definition = instance.definition
@@ -157,18 +157,18 @@ class RunTasks:
             "max_session_turns": limits.max_session_turns,
         }
 
-    def subtask_end(self, run: str) -> TaskEnd | None:
+    def find_subtask_end(self, run: str) -> TaskEnd | None:
         with closing(self.store.connect()) as conn:
             ended = read_ended_subtask_status(conn, run)
             if ended in (None, "removed"):
                 return ended and TaskEnd("removed", "", {})
             values = read_state_at_step(self.store.home, run)
             if ended != "done" or not values.get("result"):
-                return TaskEnd("cancelled", "", refusals_of_state(values))
+                return TaskEnd("cancelled", "", refusals_from_state(values))
             text = (
                 ChainTranscript(SqlChain(conn), self.store.outputs, run).read_message(values["result"]).text
             )
-        return TaskEnd("done", text, refusals_of_state(values))
+        return TaskEnd("done", text, refusals_from_state(values))
 
 
 _WRITES = ("write_file", "replace")
@@ -210,7 +210,7 @@ class RunPlans:
 
     def write_plan(self, path: Path, text: str, token: str) -> None:
         own = self.prepared.workspace.find_plan_file(str(path)) or path  # another host's name of it
-        with self.prepared.workspace.open_place(own, make=True) as place:
+        with self.prepared.workspace.open_parent_directory(own, create_missing=True) as place:
             write_atomically(place, text.encode(), CallKey.parse(token))
 
     def start_main_run(self, prompt: str, modes: Mapping[str, str], plan: ApprovedPlan) -> str:

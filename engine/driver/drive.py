@@ -20,11 +20,11 @@ from interlock.engine.read import RunRow
 from interlock.engine.store import Store
 from interlock.engine.store.approvals import withdraw_open_requests
 from interlock.engine.store.connection import Connection
-from interlock.engine.store.diagnosis import blame_damaged_rows
+from interlock.engine.store.diagnosis import explain_errors_by_damaged_rows
 from interlock.engine.store.foreign_saver import make_saver
 from interlock.engine.store.leases import fence_commits, lost_run_error
-from interlock.engine.store.model_calls import read_usage, sum_usage
-from interlock.engine.store.saver import Saver, raise_id_clock
+from interlock.engine.store.model_calls import read_reply_usage, sum_usage
+from interlock.engine.store.saver import Saver, advance_checkpoint_id_clock
 from interlock.engine.store.steps import StepLog
 from interlock.graphs.foreign_requests import to_json_value
 from interlock.graphs.graph import Compiled
@@ -32,7 +32,7 @@ from interlock.graphs.pipeline import Pipeline
 from interlock.graphs.stored_channels import pending_nodes_missing_from
 from interlock.nodes.effects import wait_for_running_effects
 from interlock.prompts import load_prompt
-from interlock.services.context.references import build_attachments
+from interlock.services.context.references import build_attachment_parts
 from interlock.services.models.names import disable_tracing
 from interlock.state.charts import ApprovalModeChart, approval_mode_state, next_state
 from interlock.state.deps import RunInfo, await_despite_cancel
@@ -76,12 +76,12 @@ class Drive:
         """Whether it goes on whatever waits, as LangGraph does with no input: nodes that wait run again, and ask."""
         self._has_warned_of_secret = False
         self._loop = asyncio.get_running_loop()
-        self.conn = store.connect_driver()
+        self.conn = store.connect_for_driver()
         with ExitStack() as stack:
             stack.callback(self.conn.close)
             fence_commits(self.conn, lease)
             steps = StepLog(prepared.redact, self.conn, lease.run)
-            raise_id_clock(self.conn, lease.run)
+            advance_checkpoint_id_clock(self.conn, lease.run)
             options = prepared.options
             info = RunInfo(
                 lease.run,
@@ -90,7 +90,7 @@ class Drive:
                 interactive=options.interactive,
                 approval_mode=prepared.chosen_mode,
                 guard=options.guard,
-                brief=prepared.is_brief,
+                brief=prepared.uses_small_prompt,
                 continues=pipeline.can_continue,
             )
             disable_tracing()  # the environment could make LangGraph send its runs to a tracing service
@@ -110,7 +110,7 @@ class Drive:
             self.context = _workflow_context(self.services, self.conn, lease.run, prepared)
             """For the workflow's `enter` and `leave`."""
             self._saver = make_saver(pipeline, self.conn, steps, self.services.deps.approvals, store.path)
-            self._saver.notice = self._warn_of_first_secret
+            self._saver.on_stored_value = self._warn_of_first_secret
             self._saver.set_effect_storage(self.services.deps.effects)
             self._graph = pipeline.declared_graph(prepared.settings.agents.max_depth)
             self.app: Compiled = self._graph.compile(self._saver)
@@ -144,12 +144,16 @@ class Drive:
         """Drive until nothing is due or a person must decide; return the last snapshot, including nested ones."""
         timeout_s = self.prepared.limits.timeout_s
         blocks = self.pipeline.runs_user_code
-        end = allow_exit_while_blocked(self.lease.run, timeout_s, self.lease.note_end) if blocks else None
-        self._saver.begin_drive(self.lease.run, self.app)
+        end = (
+            allow_exit_while_blocked(self.lease.run, timeout_s, self.lease.record_end_reason)
+            if blocks
+            else None
+        )
+        self._saver.record_graph_code(self.lease.run, self.app)
         self.stop.token.overdue = exit_later_if_overdue
         timer = self._loop.call_later(timeout_s, self.stop, "timeout") if timeout_s else None
         try:
-            with blame_damaged_rows(self.store.path):
+            with explain_errors_by_damaged_rows(self.store.path):
                 while True:
                     await self._advance_once(graph_input)
                     snapshot = await self._read_snapshot()
@@ -165,20 +169,20 @@ class Drive:
             if end and not self.stop.why:
                 end.cancel()
 
-    async def resume_input(self) -> tuple[StateSnapshot, Any]:
+    async def read_snapshot_and_answers(self) -> tuple[StateSnapshot, Any]:
         """The snapshot, and the input to resume with: new answers, or None.
 
         Raises `RunError` if today's graphs can't resume from it.
         """
         snapshot = await self._read_snapshot()
-        with blame_damaged_rows(self.store.path):
+        with explain_errors_by_damaged_rows(self.store.path):
             check_resumable(self.lease.run, self._graph, self.app, snapshot, self._saver)
             answers = self._collect_answers(snapshot)
         return snapshot, Command(resume=answers) if answers else None
 
     async def _read_snapshot(self) -> StateSnapshot:
         """Raises `NodeError` where a reducer or a type of somebody's graph refuses what its nodes wrote."""
-        with self.pipeline.wrap_read_errors(), blame_damaged_rows(self.store.path):
+        with self.pipeline.wrap_read_errors(), explain_errors_by_damaged_rows(self.store.path):
             return await self.app.aget_state(self.config, subgraphs=True)
 
     async def _advance_once(self, graph_input: Any) -> None:
@@ -190,20 +194,20 @@ class Drive:
             return
         finally:
             self.config["configurable"].pop("checkpoint_id", None)  # it began there, and is past it
-            self.conn.flush(last=True)
+            self.conn.flush(drop_on_failure=True)
 
     def _collect_answers(self, snapshot: StateSnapshot) -> dict[str, Any]:
         """Return interrupt id → what it is resumed with, for pending ones that can go on."""
         run, waiting = self.lease.run, {item.id: item.value for item in pending_interrupts(snapshot)}
-        self.halted_breakpoints = self._saver.find_waiting_breakpoints(run, self.app, snapshot)
+        self.halted_breakpoints = self._saver.ask_at_breakpoints(run, self.app, snapshot)
         self.awaited = {*waiting, *self.halted_breakpoints}
-        return {} if self.halted_breakpoints else self._saver.answers(run, waiting)
+        return {} if self.halted_breakpoints else self._saver.resume_values_by_interrupt(run, waiting)
 
-    def end_run(self) -> None:
+    def mark_run_done(self) -> None:
         """Note that the run is done."""
-        self._saver.end_run(self.lease.run)
+        self._saver.record_run_end(self.lease.run)
 
-    def first_state(self, input: WorkflowInput) -> dict[str, Any]:
+    def build_first_state(self, input: WorkflowInput) -> dict[str, Any]:
         """Return the state that the run's row holds, JSON-like."""
 
         def channels() -> dict[str, str]:
@@ -215,7 +219,7 @@ class Drive:
 
         return self.pipeline.first_state(input, self.context, channels)
 
-    def graph_input(self, first_state: dict[str, Any], session_reason: str) -> Any:
+    def build_graph_input(self, first_state: dict[str, Any], session_reason: str) -> Any:
         """Return what the graph begins with. `first_state`: that of the run's row; `session_reason`: why it begins."""
         return self.pipeline.graph_input(first_state, self.hook_channels(session_reason))
 
@@ -227,7 +231,7 @@ class Drive:
 
     async def has_due_task(self) -> bool:
         """Whether any task can proceed, instead of all being done or waiting."""
-        snapshot, _ = await self.resume_input()
+        snapshot, _ = await self.read_snapshot_and_answers()
         if snapshot.created_at is None:
             return True  # it was given nothing: the graph says so
         if self.halted_breakpoints or self.reruns_waiting_nodes:
@@ -237,7 +241,7 @@ class Drive:
     async def close(self) -> None:
         """End what the drive started, then close its connections."""
         try:
-            with self.stop.token.held():
+            with self.stop.token.hold_for_unstoppable_work():
                 while self.stop.token.left:
                     await asyncio.wait([*self.stop.token.left])
                 await wait_for_running_effects(self.lease.run)
@@ -314,7 +318,7 @@ def check_resumable(run: str, graph: Any, app: Any, snapshot: StateSnapshot, sav
     if lost := pending_nodes_missing_from(values, app.nodes):
         raise _cannot_resume_error(run, f"it stands before node {lost[0]!r} of {graph.name!r}")
     known = {*app.channels, *graph.retired}
-    if lost := saver.find_lost_keys(values, known):
+    if lost := saver.find_unknown_state_keys(values, known):
         raise _cannot_resume_error(run, f"its state holds {lost[0]!r} of {graph.name!r}")
     for task in snapshot.tasks:
         inner = graph.subgraphs.get(task.name)
@@ -344,7 +348,7 @@ def _workflow_context(
         prepared.approval_mode,
         prepared.limits,
         stats,
-        lambda record: read_usage(conn, run, record),
+        lambda record: read_reply_usage(conn, run, record),
         list(prepared.agents),
         _attachment_messages(prepared),
         prepared.options.compress,
@@ -356,8 +360,8 @@ def _attachment_messages(prepared: RunConfig) -> list[Message]:
     options = prepared.options
     if not (options.attach or options.notes):
         return []
-    heading = TextPart(text=load_prompt("context/attached").text() + "\n", section="attached")
-    parts = build_attachments(options.attach, options.notes)
+    heading = TextPart(text=load_prompt("context/attached").render() + "\n", section="attached")
+    parts = build_attachment_parts(options.attach, options.notes)
     return [Message(role="user", origin="context", content=(heading, *parts))]
 
 
@@ -381,13 +385,13 @@ def check_mode_switch(requested: Mapping[str, str], state: Mapping[str, Any]) ->
 
 
 def postponed_mode_warnings(
-    chosen: Pipeline, requested: Mapping[str, str], state: Mapping[str, Any]
+    pipeline: Pipeline, requested: Mapping[str, str], state: Mapping[str, Any]
 ) -> list[str]:
     """Return a line for each mode that differs from the run's and counts only from its next prompt on."""
     goes_on = "counts from the next prompt: this one goes on as it began."
     ends = "doesn't count: this run goes on as it began, and takes no further prompt."
     return [
-        f"{name.replace('_', ' ')} {value!r} {goes_on if chosen.follow_up else ends}"
+        f"{name.replace('_', ' ')} {value!r} {goes_on if pipeline.follow_up else ends}"
         for name, value in requested.items()
         if state.get(name) != value and name != "chosen_mode"
     ]
@@ -405,7 +409,9 @@ def next_prompt_state(drive: Drive, row: RunRow, prompt: str | None) -> dict[str
     return more
 
 
-async def continuation_input(drive: Drive, graph_input: Any, from_checkpoint: Mapping[str, Any]) -> Any:
+async def prepare_continuation_input(
+    drive: Drive, graph_input: Any, from_checkpoint: Mapping[str, Any]
+) -> Any:
     """Return what a graph goes on with: another input, which ends what waits, or a `Command` or None as given.
 
     `from_checkpoint`: the checkpoint to go on from instead of the newest. Raise `InputError` for another input that
@@ -413,9 +419,11 @@ async def continuation_input(drive: Drive, graph_input: Any, from_checkpoint: Ma
     """
     drive.config["configurable"].update(from_checkpoint)
     drive.reruns_waiting_nodes = graph_input is None
-    await drive.resume_input()
+    await drive.read_snapshot_and_answers()
     if graph_input is not None:
         withdraw_open_requests(drive.conn, drive.lease.run)
     if graph_input is None or isinstance(graph_input, Command):
         return cast(Any, graph_input)
-    return drive.graph_input(drive.first_state(drive.pipeline.input_from_program(graph_input)), "")
+    return drive.build_graph_input(
+        drive.build_first_state(drive.pipeline.parse_program_input(graph_input)), ""
+    )

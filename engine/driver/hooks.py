@@ -10,15 +10,15 @@ from interlock.engine.store.journal import WHOLE, Firing, HookLog, HookRow
 from interlock.services.config.settings import FLAGS
 from interlock.services.hooks.hook_replies import (
     HookEnvironment,
-    Reply,
+    HookReply,
     SourcedReply,
     merge_replies,
     next_hook_input,
     run_hook,
 )
-from interlock.services.hooks.hook_settings import Hook, HookBook, names_of_event_subject
+from interlock.services.hooks.hook_settings import Hook, HookRegistry, event_subject_names
 from interlock.state.events import Emit, ErrorEvent, HookRan
-from interlock.state.hooks import HookOutcome, HookVerdict, Unsettled
+from interlock.state.hooks import HookOutcome, HookVerdict, InterruptedFiring
 from interlock.state.journal import Approvals
 from interlock.state.run import HookEvent
 from interlock.state.tooling import Processes
@@ -31,7 +31,7 @@ REQUEST = "hook"
 class RunHooks:
     """Implements `Hooks`."""
 
-    book: HookBook
+    book: HookRegistry
     log: HookLog
     approvals: Approvals
     processes: Processes
@@ -43,7 +43,10 @@ class RunHooks:
 
     @property
     def hooked_events(self) -> str:
-        events = {*filter(None, self.book.configured.split(",")), *(["AfterAgent"] if self.checked else [])}
+        events = {
+            *filter(None, self.book.configured_event_names.split(",")),
+            *(["AfterAgent"] if self.checked else []),
+        }
         return ",".join(sorted(events))
 
     def for_agent(self, path: str) -> "RunHooks":
@@ -64,11 +67,11 @@ class RunHooks:
         if not _is_firing_finished(rows):
             if unknown := self._settle_or_ask_about_unknown(firing, rows):
                 return HookOutcome(unknown=unknown)
-            hooks = self.book.select_hooks(event, *names_of_event_subject(event, subject, payload))
+            hooks = self.book.select_hooks(event, *event_subject_names(event, subject, payload))
             if not hooks and not rows:
                 return HookOutcome()
             await self._run_hooks(firing, hooks, self.around.build_input(event, payload))
-            rows = self.log.rows(event, key)
+            rows = self.log.list_firing_rows(event, key)
             if unknown := self._settle_or_ask_about_unknown(firing, rows):
                 return HookOutcome(unknown=unknown)
         outcome = merge_replies(
@@ -77,19 +80,19 @@ class RunHooks:
         self._emit_outcome(event, outcome, emit)
         return outcome
 
-    def unsettled_firing(self, unknown: str) -> Unsettled:
-        _, event, _, key = unknown.split(":", 3)
-        rows = _rows_with_unknown_outcome(event, self.log.rows(event, key))
+    def load_interrupted_firing(self, request_key: str) -> InterruptedFiring:
+        _, event, _, key = request_key.split(":", 3)
+        rows = _rows_with_unknown_outcome(event, self.log.list_firing_rows(event, key))
         subject = rows[0].subject if rows else ""
-        return Unsettled(event=event, subject=subject, commands=tuple(row.command for row in rows))
+        return InterruptedFiring(event=event, subject=subject, commands=tuple(row.command for row in rows))
 
     def _read_or_forget_rows(self, firing: Firing) -> list[HookRow]:
         """The firing's recorded rows. Resuming a session that hooks refused to start fires them again."""
-        rows = self.log.rows(firing.event, firing.key)
+        rows = self.log.list_firing_rows(firing.event, firing.key)
         refused = any(row.reply and (row.reply.decision == "block" or row.reply.stop) for row in rows)
         earlier = all(row.epoch < self.log.epoch for row in rows)
         if firing.event == "SessionStart" and refused and earlier and _is_firing_finished(rows):
-            self.log.forget(firing)
+            self.log.delete_firing(firing)
             return []
         return rows
 
@@ -109,12 +112,12 @@ class RunHooks:
 
     async def _run_hooks(self, firing: Firing, hooks: Sequence[Hook], payload: dict[str, JsonValue]) -> None:
         """Run the hooks that haven't answered, in parallel unless one of them is sequential."""
-        known = {row.hook: row for row in self.log.rows(firing.event, firing.key)}
+        known = {row.hook: row for row in self.log.list_firing_rows(firing.event, firing.key)}
         left = [
             hook.id for hook in hooks if hook.id not in known or known[hook.id].state in ("intent", "redo")
         ]
         if not left:
-            self.log.close(firing)
+            self.log.close_firing(firing)
             return
         drive = _HookRunner(self, firing, known, left)
         if any(hook.sequential for hook in hooks):
@@ -173,7 +176,7 @@ class _HookRunner:
             self.firing, [(place, hook, attempts.get(hook.id, 1)) for place, hook in chosen]
         )
 
-    async def _run_hook(self, hook: Hook, payload: Mapping[str, JsonValue]) -> Reply | None:
+    async def _run_hook(self, hook: Hook, payload: Mapping[str, JsonValue]) -> HookReply | None:
         """None: the hook's effect is unknown, and its intent stays open, as after a kill of the run."""
         inside = self.hooks.inside if hook.source == FLAGS else None
         processes = inside or self.hooks.processes

@@ -26,7 +26,7 @@ from interlock.engine.store.leases import (
 )
 from interlock.services.process.identity import (
     ProcessIdentity,
-    current_process,
+    current_process_identity,
     is_alive,
     kill_process_and_wait,
 )
@@ -85,7 +85,7 @@ class Lease:
         self._stop.set()
         self._thread.join()
 
-    def note_end(self, why: StopAsked) -> None:
+    def record_end_reason(self, why: StopAsked) -> None:
         """Note why the process ends in the middle of the drive, whose code heeds nothing. From any thread."""
         with closing(self._connect()) as conn:
             record_stop_reason(conn, self.run, self.epoch, why)
@@ -105,15 +105,15 @@ class Lease:
                     if taken is None:
                         self._release_in_background(self._alone_s or 0)
                     return
-                if self._has_new_stop_request():
+                if self._poll_stop_request():
                     self._on_stop()
-            self._has_new_stop_request()
+            self._poll_stop_request()
             if release_lease(self._conn, self.run, self.epoch) is None:
                 self._release_in_background(self._beat_s)
         finally:
             self._conn.close()
 
-    def _has_new_stop_request(self) -> bool:
+    def _poll_stop_request(self) -> bool:
         """Whether somebody asks for something new since the last look."""
         before, self.stop_request = (
             self.stop_request,
@@ -160,7 +160,7 @@ async def acquire_lease(
     Raises `BusyError` as soon as the owner shows a sign of life; with `wait=False` at once if it may be alive.
     `on_lost`, and `on_stop` when somebody asks it to stop, are called from the heartbeat thread.
     """
-    me = identity or current_process()
+    me = identity or current_process_identity()
     with explain_store_errors(store.path), closing(store.connect()) as conn:
         seen = read_lease(conn, run)
         if seen is not None and seen.held and is_alive(seen.owner) is not False:

@@ -107,7 +107,7 @@ class WaitingNotification:
                 "INTERLOCK_RESUME": payload["resume_command"],
             },
             stdin=to_visible_json(payload).encode(),
-            ours=True,
+            trusted_helper=True,
         )
         if ended.how == "exited" and ended.exit_code == 0:
             return ""

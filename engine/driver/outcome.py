@@ -17,15 +17,19 @@ from interlock.engine.masking import load_folder_redactor, mask_secrets
 from interlock.engine.options import Decision, Options, Outcome, Pending
 from interlock.engine.read import RunRow, list_waiting_requests
 from interlock.engine.store import Store, open_reader
-from interlock.engine.store.approvals import list_answered_interrupts, number_requests, withdraw_open_requests
+from interlock.engine.store.approvals import (
+    number_requests,
+    request_keys_by_answered_interrupt,
+    withdraw_open_requests,
+)
 from interlock.engine.store.chain import SqlChain
 from interlock.engine.store.checkpoints import read_state_at_step
 from interlock.engine.store.connection import Connection
-from interlock.engine.store.diagnosis import blame_damaged_rows
+from interlock.engine.store.diagnosis import explain_errors_by_damaged_rows
 from interlock.engine.store.journal import SqlJournal
-from interlock.engine.store.model_calls import read_usage, sum_usage
+from interlock.engine.store.model_calls import read_reply_usage, sum_usage
 from interlock.engine.store.runs import (
-    find_first_task,
+    find_root_task,
     read_options,
     set_run_error,
     stopped_run_error,
@@ -63,7 +67,7 @@ def conclude_drive(drive: Drive, snapshot: StateSnapshot | None, error: Exceptio
         status = "failed" if drive.stop.why == "lost" else drive.stop.why
         code = EXIT_CODES[status]
         if not details and status in STOPPED:
-            details = stopped_run_error(status, find_first_task(drive.conn, run))
+            details = stopped_run_error(status, find_root_task(drive.conn, run))
     elif snapshot.tasks:
         status, code = "waiting", EXIT_CODES["waiting"]
         waiting = redact.redact_json(_pending_requests(drive, snapshot))
@@ -99,12 +103,12 @@ def _record_end_in_row(drive: Drive, status: str, details: dict[str, str] | None
     if not (is_stopped and by_worker):
         set_run_error(drive.conn, drive.lease.run, details)
     if is_stopped and not by_worker:
-        from interlock.engine.store.queue import mark_stopped_for_workers
+        from interlock.engine.store.queue import mark_worker_runs_stopped
 
         with drive.conn.transaction() as conn:
-            mark_stopped_for_workers(conn, drive.lease.run, drive.stop.why)
+            mark_worker_runs_stopped(conn, drive.lease.run, drive.stop.why)
     if status == "done":
-        drive.end_run()
+        drive.mark_run_done()
 
 
 def unrecorded_outcome(drive: Drive, error: StoreError) -> Outcome:
@@ -144,8 +148,8 @@ def cancelled_outcome(row: RunRow, drive_outcome: Outcome | None = None) -> Outc
 
 def read_answered_interrupts(store: Store, run: str) -> set[str]:
     """Interrupts that have an answer. One may have come after the drive last looked, while it was closing."""
-    with blame_damaged_rows(store.path), closing(store.connect()) as conn:
-        return {*list_answered_interrupts(conn, run)}
+    with explain_errors_by_damaged_rows(store.path), closing(store.connect()) as conn:
+        return {*request_keys_by_answered_interrupt(conn, run)}
 
 
 def _dump_output(result: WorkflowOutput) -> dict[str, Any]:
@@ -169,12 +173,12 @@ def result_event(outcome: Outcome) -> Result:
     """The last event of a drive."""
     return Result(
         status=outcome.status,
-        response=str(outcome.shown.get("response") or outcome.shown.get("text") or ""),
+        response=str(outcome.display_output.get("response") or outcome.display_output.get("text") or ""),
         error=outcome.error,
         stats=outcome.stats,
         pending_approvals=[{**request} for request in outcome.pending],
         resume_command=outcome.resume_command,
-        output=outcome.shown,
+        output=outcome.display_output,
         exit_code=outcome.exit_code,
         warnings=outcome.warnings,
     )
@@ -258,9 +262,9 @@ def _close_interrupted_call(drive: Drive, record: str, index: int) -> ToolResult
     if row is not None and row.result is not None:
         return row.result
     if row is not None and row.state == "intent":
-        text = load_prompt("run/call_cut_short").text()
+        text = load_prompt("run/call_cut_short").render()
     else:
-        text = load_prompt("run/call_cancelled").text(reason="the user stopped the agent")
+        text = load_prompt("run/call_cancelled").render(reason="the user stopped the agent")
     journal.record_result(key, call, result := cancelled_result(text))
     return result
 
@@ -281,11 +285,11 @@ def load_output(home: Path, run: RunRow) -> Mapping[str, Any]:
             )
         except InterlockError:  # its file is gone, broken or no longer trusted: the rest of the run is shown
             return {}
-        output = _dump_output(pipeline.leave(values, _leave_context(home, run, conn)))
+        output = _dump_output(pipeline.leave(values, _context_for_output(home, run, conn)))
         return _masked_output(pipeline, output, load_folder_redactor(Path(run.workspace), home))
 
 
-def _leave_context(home: Path, run: RunRow, conn: Connection) -> WorkflowContext:
+def _context_for_output(home: Path, run: RunRow, conn: Connection) -> WorkflowContext:
     transcript = ChainTranscript(SqlChain(conn), home / "outputs", run.run)
     return WorkflowContext(
         transcript,
@@ -294,5 +298,5 @@ def _leave_context(home: Path, run: RunRow, conn: Connection) -> WorkflowContext
         approval_mode="default",
         limits=Limits.model_validate({}),
         stats=lambda: sum_usage(conn, run.run),
-        usage=lambda record: read_usage(conn, run.run, record),
+        usage=lambda record: read_reply_usage(conn, run.run, record),
     )

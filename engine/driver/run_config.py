@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from interlock.engine.driver.budget import no_price_message
 from interlock.engine.driver.run_rules import (
-    RunRules,
+    EffectiveRules,
     definitions_to_store,
     find_protected_paths,
     resolve_run_rules,
@@ -24,10 +24,10 @@ from interlock.services.configuration import Configuration, ConfigurationSources
 from interlock.services.context.definitions import Skill, build_agent_tools, build_skill_tools
 from interlock.services.files.protected import ProtectedPaths
 from interlock.services.files.workspace import FolderWorkspace, open_workspace
-from interlock.services.hooks.hook_settings import HookBook, find_hook_event
+from interlock.services.hooks.hook_settings import HookRegistry, find_hook_event
 from interlock.services.models.facts import ModelFacts
 from interlock.services.models.names import check_credentials, resolve_model, with_absolute_script_path
-from interlock.services.policy.modes import PROJECT_FILE, ModeBook, restrict_mode_tools
+from interlock.services.policy.modes import PROJECT_FILE, ModeRegistry, restrict_mode_tools
 from interlock.services.policy.rule import Scope
 from interlock.services.policy.rule_files import ADMIN_FOLDERS, user_rule_folder
 from interlock.services.policy.workspace_rules import WorkspaceRules
@@ -38,7 +38,7 @@ from interlock.services.secrets.environment import (
     tool_environment,
 )
 from interlock.services.secrets.redaction import Redactor, count_redaction_marks
-from interlock.services.trust import display_path, list_project_files, report_new_hooks
+from interlock.services.trust import display_path, list_files_needing_trust, record_and_report_new_hooks
 from interlock.state.errors import CredentialsError, InputError, UntrustedError, UserError
 from interlock.state.run import HookEvent, Limits, WorkflowInput
 from interlock.state.settings import Settings
@@ -82,7 +82,7 @@ def check_model_usable(configuration: Configuration, options: Options) -> None:
             configuration.loaded_settings.settings, configuration.environment.values, options.model
         )
     except UserError as error:
-        if configuration.trusted:
+        if configuration.is_workspace_trusted:
             raise
         root = configuration.sources.root
         keys = isinstance(error, CredentialsError)
@@ -98,7 +98,7 @@ def check_mode_exists(configuration: Configuration, name: str | None) -> None:
     if not name or modes.find_mode(name):
         return
     root = configuration.sources.root
-    if not configuration.trusted and configuration.as_if_trusted().modes[0].find_mode(name):
+    if not configuration.is_workspace_trusted and configuration.as_if_trusted().modes[0].find_mode(name):
         raise untrusted_error(f"Mode {name!r}", root / PROJECT_FILE, root)
     slugs = [mode.slug for mode in modes.list_modes()]
     hint = did_you_mean(name, slugs)
@@ -109,7 +109,7 @@ def check_mode_exists(configuration: Configuration, name: str | None) -> None:
 
 def check_hooks_trusted(event: HookEvent, root: Path, options: Options) -> None:
     """Raises `UntrustedError` for hooks of the event that only the project has."""
-    for file in list_project_files(root, options.user_home):
+    for file in list_files_needing_trust(root, options.user_home):
         named = [
             line.removeprefix("hook ").partition(":")[0] for line in file.runs if line.startswith("hook ")
         ]
@@ -173,8 +173,8 @@ class RunConfig:
     warnings: list[str]
     agents: Mapping[str, AgentDefinition]
     skills: Mapping[str, Skill]
-    modes: ModeBook
-    hooks: HookBook
+    modes: ModeRegistry
+    hooks: HookRegistry
     sandbox: Sandbox | None
     redact: Redactor
     defined_tools: Mapping[str, Tool]
@@ -198,24 +198,24 @@ class RunConfig:
         return RulePolicy(self.books, user_rule_folder(self.options.user_home))
 
     @cached_property
-    def facts(self) -> ModelFacts:
+    def model_facts(self) -> ModelFacts:
         """What is known of the models; a server nearby is asked when it first matters."""
         return ModelFacts(self.settings, self.env, self.options.home, ask=self.options.fake is None)
 
     @cached_property
-    def is_brief(self) -> bool:
+    def uses_small_prompt(self) -> bool:
         """Whether the model gets the small system prompt and few tools."""
         wanted = self.options.prompt_profile or self.settings.model.prompt_profile
         if wanted != "auto" or self.options.fake is not None:
             return wanted == "small"
-        return self.facts.uses_small_prompt(resolve_model(self.settings, self.model))
+        return self.model_facts.uses_small_prompt(resolve_model(self.settings, self.model))
 
     def resolve_protocol(self, wanted: str) -> str:
         """How the main model calls tools, `auto` resolved as far as that is known."""
         fake = self.options.fake is not None
         if fake:
             return "native" if wanted == "auto" else wanted
-        return self.facts.call_protocol(resolve_model(self.settings, self.model), wanted)
+        return self.model_facts.resolve_call_protocol(resolve_model(self.settings, self.model), wanted)
 
     @cached_property
     def tool_env(self) -> Mapping[str, str]:
@@ -256,7 +256,7 @@ def prepare_run(options: Options, needs_model: bool) -> RunConfig:
     root = _resolve_root(options)
     left = [*quarantine_leftovers(options.home, root)]  # first: below, files of the workspace are obeyed
     configuration = load_run_configuration(options, root)
-    env, trusted = configuration.environment.values, configuration.trusted
+    env, trusted = configuration.environment.values, configuration.is_workspace_trusted
     if needs_model and options.fake is None:
         check_model_usable(configuration, options)
     _remove_leftover_views(options.home)
@@ -267,18 +267,18 @@ def prepare_run(options: Options, needs_model: bool) -> RunConfig:
         configuration.modes,
     )
     check_mode_exists(configuration, options.mode)
-    now = configuration.make_once(
+    now = configuration.compute_once(
         ("rights", options.home), lambda: rights_to_store(configuration, own_redactor())
     )
     rules = resolve_run_rules(options, configuration, now)
-    if rules.changed and not trusted and options.repository is None:
+    if rules.changed_names and not trusted and options.repository is None:
         check_definitions_trusted(
-            [name for name in rules.kept["defined"] if name not in now["defined"]], configuration
+            [name for name in rules.rights_to_keep["defined"] if name not in now["defined"]], configuration
         )
     settings, protected = rules.settings, _make_protected_paths(options, rules, configuration)
     workspace = open_workspace(root, settings, options.home / "outputs", protected, options.buffers)
     books, problems = _load_rules(options, rules, configuration, workspace)
-    defined_tools = configuration.make_once(
+    defined_tools = configuration.compute_once(
         "tools",
         lambda: {**build_agent_tools(agents), **build_skill_tools(skills), **restrict_mode_tools(modes)},
     )
@@ -286,13 +286,13 @@ def prepare_run(options: Options, needs_model: bool) -> RunConfig:
     warnings = [
         *configuration.loaded_settings.warnings,
         *configuration.environment.warnings,
-        *rules.warnings(),
+        *rules.list_warnings(),
     ]
-    warnings += [*problems, *bad, *useless, *broken, *hooks.problems, *configuration.ignored_warnings]
-    warnings += report_new_hooks(root, options.user_home, hooks.hooks) if trusted else []
+    warnings += [*problems, *bad, *useless, *broken, *hooks.problems, *configuration.untrusted_files_warnings]
+    warnings += record_and_report_new_hooks(root, options.user_home, hooks.hooks) if trusted else []
     return RunConfig(
         # Whether a flag, settings or the environment asked for the sandbox: a resumed run has it too.
-        options=replace(options, sandbox=sandbox is not None, rights=rules.kept),
+        options=replace(options, sandbox=sandbox is not None, rights=rules.rights_to_keep),
         settings=settings,
         env=env,
         workspace=workspace,
@@ -303,7 +303,7 @@ def prepare_run(options: Options, needs_model: bool) -> RunConfig:
         warnings=[*warnings, *left],
         agents=agents,
         skills=skills,
-        modes=ModeBook(modes.list_modes(), rules.modes) if rules.modes else modes,
+        modes=ModeRegistry(modes.list_modes(), rules.modes) if rules.modes else modes,
         hooks=hooks,
         sandbox=sandbox,
         defined_tools=defined_tools,
@@ -321,7 +321,7 @@ def _remove_leftover_views(home: Path) -> None:
 
 def _load_redactor(configuration: Configuration, home: Path) -> Redactor:
     settings, env = configuration.loaded_settings.settings, configuration.environment.values
-    return configuration.make_once(("redactor", home), lambda: make_redactor(settings, env, home))
+    return configuration.compute_once(("redactor", home), lambda: make_redactor(settings, env, home))
 
 
 def _resolve_root(options: Options) -> Path:
@@ -353,7 +353,7 @@ def check_agent_trusted(input: WorkflowInput, prepared: RunConfig) -> None:
 
 
 def _load_rules(
-    options: Options, rules: RunRules, configuration: Configuration, workspace: FolderWorkspace
+    options: Options, rules: EffectiveRules, configuration: Configuration, workspace: FolderWorkspace
 ) -> tuple[WorkspaceRules, list[str]]:
     """Return the rules of a run, and a line for each that can't count."""
     scope, settings = Scope(interactive=options.interactive), rules.settings
@@ -361,24 +361,26 @@ def _load_rules(
     def made() -> tuple[WorkspaceRules, list[str]]:
         programs = {name: server_fingerprint(server) for name, server in settings.mcp_servers.items()}
         of = partial(WorkspaceRules, settings=settings, workspace=workspace, scope=scope, programs=programs)
-        books = of(rules.now, at_start=of(rules.rules_at_start) if rules.changed else None)
+        books = of(rules.current_rules, at_start=of(rules.rules_at_start) if rules.changed_names else None)
         idle = books.find_unmatchable_rules(configuration.agents[0], settings.mcp_servers)
         return books.without_workspace(), [*map(str, (*books.problems, *idle))]
 
     books, problems = (
-        made() if rules.changed else configuration.make_once(("books", options.interactive), made)
+        made() if rules.changed_names else configuration.compute_once(("books", options.interactive), made)
     )
     return books.in_workspace(workspace), problems
 
 
-def _make_protected_paths(options: Options, rules: RunRules, configuration: Configuration) -> ProtectedPaths:
+def _make_protected_paths(
+    options: Options, rules: EffectiveRules, configuration: Configuration
+) -> ProtectedPaths:
     """Return the protected paths for one drive, which notes what its tools make."""
 
     def made() -> ProtectedPaths:
-        return find_protected_paths(options, configuration, rules.now)
+        return find_protected_paths(options, configuration, rules.current_rules)
 
-    own = rules.now is configuration.rules.rules
-    known = configuration.make_once(("protected", options.home, options.check), made) if own else made()
+    own = rules.current_rules is configuration.rules.rules
+    known = configuration.compute_once(("protected", options.home, options.check), made) if own else made()
     return ProtectedPaths(known.memory, known.places, known.home)
 
 
@@ -394,7 +396,7 @@ def _open_sandbox(
         state=options.home,
         env=env,
         protected=workspace.protected_paths,
-        others=[workspace.root.parent] if options.repository else [],
+        other_run_folders=[workspace.root.parent] if options.repository else [],
     )
 
 

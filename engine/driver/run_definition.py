@@ -18,10 +18,15 @@ from interlock.engine.options import WORKFLOWS_FOLDER, Options
 from interlock.engine.read import RunRow
 from interlock.engine.store import Store, explain_store_errors
 from interlock.engine.store.leases import read_lease
-from interlock.engine.store.runs import Definition, is_sealed, read_definition, read_run_options
+from interlock.engine.store.runs import RunDefinition, is_sealed, read_definition, read_run_options
 from interlock.engine.store.workspaces import move_task_to_folder
 from interlock.engine.user_code import FORBIDDEN, CodeForbiddenError
-from interlock.engine.workflows import MisdeclaredError, error_line, execute_file, load_recorded_workflow
+from interlock.engine.workflows import (
+    MisdeclaredError,
+    error_line_number,
+    execute_file,
+    load_recorded_workflow,
+)
 from interlock.graphs.graph_changes import COMPRESS, PLACES, Processor, place_processors
 from interlock.graphs.pipeline import Pipeline
 from interlock.services.files.disk import make_private_directory
@@ -29,13 +34,13 @@ from interlock.services.policy.rule_files import RuleText, parse_rule_files
 from interlock.services.secrets.redaction import SHAPES
 from interlock.state.entry_points import find_entry_points
 from interlock.state.errors import THEIR_ERRORS, ConfigError, SetupError, UntrustedError, UserError
-from interlock.state.node import spec_of
+from interlock.state.node import find_node_spec
 from interlock.state.repository import Repository, RepositoryError, hide_credentials, parse_repository
 from interlock.state.settings import Settings
 
 
 def load_workflow_and_config(
-    row: RunRow, options: Options, defined: Definition | None = None
+    row: RunRow, options: Options, defined: RunDefinition | None = None
 ) -> tuple[Pipeline, RunConfig]:
     """The workflow of a run, and what a drive of it needs. Raises `InterlockError`.
 
@@ -58,7 +63,7 @@ class DefinedElsewhereError(UserError):
     """A process that serves others was to drive a run that this host didn't define."""
 
 
-def check_drivable(row: RunRow, options: Options) -> tuple[RunRow, Definition, list[str]]:
+def load_drivable_run(row: RunRow, options: Options) -> tuple[RunRow, RunDefinition, list[str]]:
     """Return a run that is to be driven as its row is now, its definition, and a warning if this host didn't write it.
 
     Raises `DefinedElsewhereError` where others asked for the drive. A person at a terminal decides: then what it brings
@@ -93,7 +98,7 @@ def check_drivable(row: RunRow, options: Options) -> tuple[RunRow, Definition, l
     )
 
 
-def check_defined_on_this_host(row: RunRow, defined: Definition, options: Options) -> None:
+def check_defined_on_this_host(row: RunRow, defined: RunDefinition, options: Options) -> None:
     """Raise `DefinedElsewhereError` if others ask for the drive of a run that this host didn't define."""
     if not options.serves_others or not Store(options.home).blobs:
         return
@@ -171,29 +176,31 @@ def move_run_if_folder_gone(store: Store, row: RunRow, prepared: RunConfig) -> N
     prepared.warnings.append(f"Run {row.run!r} now works in {folder!r}: {row.workspace!r} no longer exists.")
 
 
-def add_user_processors(chosen: Pipeline, prepared: RunConfig) -> Pipeline:
+def add_user_processors(pipeline: Pipeline, prepared: RunConfig) -> Pipeline:
     """Add the processors from settings and installed packages; none where code of users may not run.
 
     Raises `ConfigError`: one line with file, line, expected.
     """
     named = prepared.settings.processors or find_entry_points(_PROCESSORS_GROUP)
-    if FORBIDDEN.get() or chosen.name not in _WORKFLOWS_WITH_PLACES or not named:
-        return chosen
+    if FORBIDDEN.get() or pipeline.name not in _WORKFLOWS_WITH_PLACES or not named:
+        return pipeline
     root, home = prepared.workspace.root, prepared.options.user_home
     files = list_processor_files(prepared.settings, root, home, prepared.trusted)
-    found = [p for source in (*map(_read_processors, files), *_installed_processors()) for p in source]
+    found = [
+        p for source in (*map(_load_processor_file, files), *_load_installed_processors()) for p in source
+    ]
     if twice := next((p.name for p in found if sum(p.name == o.name for o in found) > 1), None):
         raise ConfigError(
             f"Two processors are called {twice!r} (place and function). Rename one of the functions."
         )
     if not found:
-        return chosen
+        return pipeline
     try:
-        made = place_processors(chosen, tuple(found))
+        made = place_processors(pipeline, tuple(found))
         made.declared_graph()  # checks that every node fits the state
         return made
     except SetupError as error:
-        raise ConfigError(f"A processor doesn't fit {chosen.name!r}: {error}") from error
+        raise ConfigError(f"A processor doesn't fit {pipeline.name!r}: {error}") from error
 
 
 _KEPT = (
@@ -300,10 +307,10 @@ def list_processor_files(settings: Settings, root: Path, home: Path, trusted: bo
     return [path for path in paths if trusted or not path.is_relative_to(root)]
 
 
-def _installed_processors() -> Iterator[list[Processor]]:
+def _load_installed_processors() -> Iterator[list[Processor]]:
     for point in find_entry_points(_PROCESSORS_GROUP):
         try:
-            yield [*_check_processors(point.load())]
+            yield [*_parse_processors(point.load())]
         except THEIR_ERRORS as error:
             what = " ".join(str(error).split())
             raise ConfigError(
@@ -311,7 +318,7 @@ def _installed_processors() -> Iterator[list[Processor]]:
             ) from error
 
 
-def _read_processors(file: Path) -> list[Processor]:
+def _load_processor_file(file: Path) -> list[Processor]:
     try:
         code = file.read_bytes()
     except OSError as error:
@@ -325,16 +332,16 @@ def _read_processors(file: Path) -> list[Processor]:
 def _execute_processors(file: Path, code: bytes) -> list[Processor]:
     """Cached by content."""
     try:
-        return [*_check_processors(execute_file(file, code).__dict__.get("PROCESSORS"))]
+        return [*_parse_processors(execute_file(file, code).__dict__.get("PROCESSORS"))]
     except THEIR_ERRORS as error:
-        line = error_line(file, code, error, "PROCESSORS")
+        line = error_line_number(file, code, error, "PROCESSORS")
         kind = "" if isinstance(error, MisdeclaredError) else f"{type(error).__name__}: "
         raise ConfigError(
             f"{file}:{line}: {kind}{' '.join(str(error).split())}; {_HOW_PROCESSORS}."
         ) from error
 
 
-def _check_processors(found: Any) -> Iterator[Processor]:
+def _parse_processors(found: Any) -> Iterator[Processor]:
     if not isinstance(found, Mapping):
         raise MisdeclaredError(f"PROCESSORS is {found!r}" if found is not None else "there is no PROCESSORS")
     for place, nodes in cast(Mapping[Any, Any], found).items():
@@ -350,7 +357,7 @@ def _make_processor(place: str, node: Any) -> Processor:
         if place != "after_tool":
             raise MisdeclaredError(f"{COMPRESS!r} may stand at after_tool, not at {place}")
         return Processor(place, f"{place}_{COMPRESS}", None)
-    spec = spec_of(node) if callable(node) else None
+    spec = find_node_spec(node) if callable(node) else None
     if spec is None or spec.labels or not node.__name__.isidentifier():
         raise MisdeclaredError(f"{node!r} at {place} isn't a function under @node without labels")
     return Processor(place, f"{place}_{node.__name__}", cast(Any, node))

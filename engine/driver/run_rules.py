@@ -11,13 +11,17 @@ from typing import Any
 
 from interlock.engine.options import Options
 from interlock.services.configuration import Configuration
-from interlock.services.context.memory import find_git_root, load_memory, system_prompt_file
+from interlock.services.context.memory import (
+    configured_system_prompt_file,
+    find_git_root,
+    load_all_memory_files,
+)
 from interlock.services.files.ignore import find_shared_git_directory
 from interlock.services.files.protected import (
     SETTINGS_FOLDERS,
     ProtectedPaths,
     git_configuration_paths,
-    paths_named_by_git,
+    paths_in_git_config,
     program_search_folders,
 )
 from interlock.services.files.stamps import real_path
@@ -54,27 +58,27 @@ _SERVER_TRUST = "mcpServers"
 
 
 @dataclass(frozen=True)
-class RunRules:
+class EffectiveRules:
     """The rules of a run: those it started with apply, and so do later prohibitions."""
 
-    now: list[Rule]
+    current_rules: list[Rule]
     problems: list[RuleProblem]
     rules_at_start: list[Rule]
     settings: Settings
     """Current settings, except that those about rights are as they were."""
-    kept: Mapping[str, Any]
+    rights_to_keep: Mapping[str, Any]
     """Persisted with the run, JSON-like: rule files and settings, including those added by flags."""
-    changed: Sequence[str]
+    changed_names: Sequence[str]
     """Rule files, settings and definitions that differ from before."""
     modes: Sequence[Mode] = ()
     """Those of the user and the project as they were, if they have changed."""
 
-    def warnings(self) -> list[str]:
-        if not self.changed:
+    def list_warnings(self) -> list[str]:
+        if not self.changed_names:
             return [*map(str, self.problems)]
         return [
             *map(str, self.problems),
-            f"The rules have changed since this run began: {', '.join(self.changed)}. What they forbid now is"
+            f"The rules have changed since this run began: {', '.join(self.changed_names)}. What they forbid now is"
             " forbidden; what they newly allow is asked about, until somebody resumes the run with --new-rules.",
         ]
 
@@ -87,7 +91,7 @@ def definitions_to_store(configuration: Configuration) -> dict[str, Any]:
     (agents, _), (modes, _) = configuration.agents, configuration.modes
     kept: dict[str, Any] = {}
     for hook in configuration.hooks.hooks:
-        name = f"hook {hook.title!r} for {hook.event}"
+        name = f"hook {hook.display_name!r} for {hook.event}"
         kept.setdefault(name, []).append([hook.event, hook.matcher.text, hook.command, hook.required])
     for agent in agents.values():
         if agent.source != BUILT_IN:
@@ -108,11 +112,11 @@ def rights_to_store(configuration: Configuration, redact: Redactor) -> dict[str,
 
 def resolve_run_rules(
     options: Options, configuration: Configuration, current_rights: dict[str, Any]
-) -> RunRules:
+) -> EffectiveRules:
     """`current_rights`: its `rights_of`; `options.rights`: what the run started with."""
     (texts, rules, problems), settings = configuration.rules, configuration.loaded_settings.settings
     if options.rights is None or options.new_rules or options.rights == current_rights:
-        return RunRules(rules, problems, rules, settings, current_rights, ())
+        return EffectiveRules(rules, problems, rules, settings, current_rights, ())
     if options.repository:
         return _rules_of_submitted_run(options.rights, texts, settings)
     then = _rights_with_confirmed_flags(options.rights, current_rights, options)
@@ -126,12 +130,12 @@ def resolve_run_rules(
         for n in changed
         if n.startswith("mode ") and n in then["defined"]
     ]
-    return RunRules(rules, problems, before, _settings_at_start(settings, then), then, changed, modes)
+    return EffectiveRules(rules, problems, before, _settings_at_start(settings, then), then, changed, modes)
 
 
 def _rules_of_submitted_run(
     stored_rights: Mapping[str, Any], texts: Sequence[RuleText], settings: Settings
-) -> RunRules:
+) -> EffectiveRules:
     """The rules a run was submitted with, and on top of them the admin's of the host that drives it."""
     then: dict[str, Any] = {"defined": dict[str, Any](), **stored_rights}
     files = [RuleText(*file) for file in then["files"]]
@@ -139,7 +143,7 @@ def _rules_of_submitted_run(
     (before, _), (rules, problems) = parse_rule_files(files), parse_rule_files([*admins, *own])
     changed = ["the admin's policies"] if {*admins} != {t for t in files if t.tier == ADMIN} else []
     theirs = {key: value for key, value in then["settings"].items() if not key.startswith(_HOST_SETTINGS)}
-    return RunRules(
+    return EffectiveRules(
         rules, problems, before, _settings_at_start(settings, {"settings": theirs}), then, changed
     )
 
@@ -258,18 +262,18 @@ def find_protected_paths(
     names, home = settings.context.file_names, places.home
     roots = [places.root, *(places.root / Path(d).expanduser() for d in settings.context.include_directories)]
     custom = settings.context.file_filtering.custom_ignore_files
-    memory = load_memory(roots=roots, home=home, names=names)
+    memory = load_all_memory_files(roots=roots, home=home, names=names)
     lists = {
         "programs": program_search_folders(env),
         "what hooks, safety checkers and MCP servers run": (
             script for line in programs for script in find_scripts(line, places.root)
         ),
         "what tools leave alone": (places.root / name for name in custom),
-        "what the check runs": _check_scripts(options.check, places.root),
+        "what the check runs": _scripts_of_check_command(options.check, places.root),
         "policies": (*places.named, *places.admin),
         "nodes of your own": settings.processor_files(places.root, home),
         "instructions for the model": (path for file in memory for path in file.sources),
-        "the system prompt": filter(None, [system_prompt_file(env, places.root, home)]),
+        "the system prompt": filter(None, [configured_system_prompt_file(env, places.root, home)]),
         "what git runs and believes": (path for root in roots for path in _git_program_paths(root, env)),
     }
     # These also where they are the workspace.
@@ -286,7 +290,7 @@ def find_protected_paths(
     return made
 
 
-def _check_scripts(command: str, root: Path) -> Iterator[Path]:
+def _scripts_of_check_command(command: str, root: Path) -> Iterator[Path]:
     """Yield the scripts that the check's command names. Tests may change, and what a runner is given to test."""
     if not command:
         return
@@ -296,7 +300,7 @@ def _check_scripts(command: str, root: Path) -> Iterator[Path]:
 
     def is_tested(path: Path) -> bool:
         inside = str(path.relative_to(root)) if path.is_relative_to(root) else ""
-        return bool(inside) and (inside in table.operands or table.is_test(inside))
+        return bool(inside) and (inside in table.runner_operands or table.is_test(inside))
 
     yield from find_scripts(command, root, is_tested)
 
@@ -314,7 +318,7 @@ def _git_program_paths(root: Path, env: Mapping[str, str]) -> Iterator[Path]:
     """Yield the hooks and settings in a work tree that its repository's configuration, or the user's, names."""
     if (tree := find_git_root(root)) is not None:
         for config in (find_shared_git_directory(tree) / "config", *git_configuration_paths(env)):
-            yield from (path for path, _ in paths_named_by_git(config, tree))
+            yield from (path for path, _ in paths_in_git_config(config, tree))
 
 
 def _configured_commands(settings: Settings, hooks: Iterable[Hook], rules: Iterable[Rule]) -> Iterator[str]:

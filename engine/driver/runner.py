@@ -14,10 +14,10 @@ from interlock.engine.driver.drive import (
     Drive,
     DriveInput,
     check_mode_switch,
-    continuation_input,
     next_prompt_state,
     open_drive,
     postponed_mode_warnings,
+    prepare_continuation_input,
     requested_modes,
 )
 from interlock.engine.driver.event_bus import EventBus
@@ -42,8 +42,8 @@ from interlock.engine.driver.run_definition import (
     WORKER_DOOR,
     add_user_processors,
     check_defined_on_this_host,
-    check_drivable,
     check_prompt_allowed,
+    load_drivable_run,
     load_workflow_and_config,
     move_run_if_folder_gone,
     options_to_store,
@@ -51,15 +51,15 @@ from interlock.engine.driver.run_definition import (
     repository_placeholder,
 )
 from interlock.engine.driver.stop import Stop, await_unless_stopped
-from interlock.engine.optional_rooms import NO_EXPORTER, find_exporter
+from interlock.engine.optional_rooms import NO_EXPORTER, find_telemetry_exporter
 from interlock.engine.options import Decision, Options, Outcome, Renderer
 from interlock.engine.read import ENDED, RunRow, find_run, list_waiting_requests
 from interlock.engine.store import Store
 from interlock.engine.store.approvals import cancel_run
-from interlock.engine.store.diagnosis import blame_damaged_rows
+from interlock.engine.store.diagnosis import explain_errors_by_damaged_rows
 from interlock.engine.store.runs import (
-    Definition,
     NewRun,
+    RunDefinition,
     check_run_id,
     clear_run_error,
     find_innermost_waiting_subtask,
@@ -73,7 +73,7 @@ from interlock.engine.store.runs import (
     write_seal,
 )
 from interlock.engine.workflows import find_workflow
-from interlock.engine.working_folder import working_in
+from interlock.engine.working_folder import use_working_folder
 from interlock.graphs import register_pipeline
 from interlock.graphs.foreign import NodeError
 from interlock.graphs.pipeline import Pipeline
@@ -140,10 +140,10 @@ async def begin_run(
     needs_model = chosen.needs_model and not options.repository  # there the worker's key is used
     prepared = prepare_run(options_with_input(replace(options, source=source), inputs), needs_model)
     prepared.warnings.extend(chosen.warnings_at_start(inputs, prepared.env))
-    chosen.graph_context(options.context)
+    chosen.validate_context(options.context)
     check_agent_trusted(inputs, prepared)
-    store = Store(options.home).open()
-    title = redact_prompt_and_warn(replace_surrogates(chosen.title(inputs)), prepared)[:200]
+    store = Store(options.home).create_or_migrate()
+    title = redact_prompt_and_warn(replace_surrogates(chosen.run_title(inputs)), prepared)[:200]
     kept = {
         **prepared.redact.redact_json(options_to_store(prepared.options)),
         "context_prompts": hash_prompts("context"),
@@ -159,10 +159,10 @@ async def begin_run(
         )
 
     async def start(drive: Drive) -> Any:
-        first = drive.first_state(inputs)
+        first = drive.build_first_state(inputs)
         new = NewRun(name, chosen.name, root, title, kept, first, options.queue or None)
         insert_run(drive.conn, new, sealed=options.door != WORKER_DOOR)  # a schedule's row defined it
-        return drive.graph_input(first, "startup")
+        return drive.build_graph_input(first, "startup")
 
     door = _DriveSetup(store, options, renderers, stop)
     if options.queue:
@@ -173,7 +173,7 @@ async def begin_run(
     outcome = await _drive_subtasks_and_parents(
         await _drive_in_folder(door, chosen, prepared, name, start), door
     )
-    return await _drive_runs_that_carry_on(outcome, door) if follow else outcome
+    return await _drive_successor_runs(outcome, door) if follow else outcome
 
 
 async def resume_run(
@@ -191,7 +191,7 @@ async def resume_run(
 
     A task that waits for a subtask resumes with that, then continues itself. A prompt comes after the one in progress.
     """
-    store = Store(options.home).open()
+    store = Store(options.home).create_or_migrate()
     door = _DriveSetup(store, options, renderers, stop, substitutes)
     row = find_run(store.home, run, options.workspace)
     if (below := find_innermost_waiting_subtask(store.home, row.run)) != row.run:
@@ -213,7 +213,7 @@ async def resume_run(
         await _drive_resumed_run(row, door, decisions, now, replace_unfinished or was_cut, later), door
     )
     if follow and substitutes is None:
-        outcome = await _drive_runs_that_carry_on(outcome, door)
+        outcome = await _drive_successor_runs(outcome, door)
     if later and outcome.status in ENDED_WELL and not stop.why:
         return await resume_run(outcome.run, [], later, options, renderers, stop, substitutes)
     return replace(outcome, warnings=[*outcome.warnings, *([_UNSENT] if later else [])])
@@ -231,20 +231,22 @@ async def drive_with_input(
 
     `from_checkpoint`: from there instead.
     """
-    row, defined, told = check_drivable(find_run(options.home, run), options)
+    row, defined, told = load_drivable_run(find_run(options.home, run), options)
     chosen, prepared = load_workflow_and_config(row, options, defined)
     prepared.warnings.extend(told)
 
     async def first(drive: Drive) -> Any:
         _store_seal_and_context(drive, row, defined if told else None, options)
-        return await continuation_input(drive, graph_input, from_checkpoint)
+        return await prepare_continuation_input(drive, graph_input, from_checkpoint)
 
     return await _drive_in_folder(
         _DriveSetup(Store(options.home), options, renderers, stop), chosen, prepared, run, first
     )
 
 
-def _store_seal_and_context(drive: Drive, row: RunRow, defined: Definition | None, options: Options) -> None:
+def _store_seal_and_context(
+    drive: Drive, row: RunRow, defined: RunDefinition | None, options: Options
+) -> None:
     """Keep a context that was given now: who resumes the run next, through whichever door, goes on with it.
 
     `defined`: a definition that a person at a terminal let go on, told of it: it counts as this host's from now on.
@@ -277,7 +279,7 @@ async def _drive_subtasks_and_parents(outcome: Outcome, setup: _DriveSetup) -> O
     return replace(outcome, run=top, resume_command=f"interlock resume {top}")
 
 
-async def _drive_runs_that_carry_on(outcome: Outcome, setup: _DriveSetup) -> Outcome:
+async def _drive_successor_runs(outcome: Outcome, setup: _DriveSetup) -> Outcome:
     """Drive the run that carries on an ended one's work, if its pipeline names one; return how that ended."""
     while run := outcome.carried_on_by:
         if why := setup.stop.why:
@@ -302,7 +304,7 @@ async def _drive_resumed_run(
     `next_prompt`: one that follows this drive.
     """
     store, options = setup.store, setup.options
-    row, defined, told = check_drivable(row, options)
+    row, defined, told = load_drivable_run(row, options)
     chosen, prepared = load_workflow_and_config(row, options, defined)
     prepared.warnings.extend(told)
     if (prompt or next_prompt) and chosen.follow_up is None:
@@ -315,7 +317,7 @@ async def _drive_resumed_run(
     async def following(drive: Drive) -> Any:
         _store_seal_and_context(drive, row, defined if told else None, options)
         set_run_option(drive.conn, row.run, "rights", prepared.options.rights or {})
-        snapshot, answers = await drive.resume_input()
+        snapshot, answers = await drive.read_snapshot_and_answers()
         text, head = prompt, dict[str, str]()
         now_defined = read_definition(drive.conn, row.run)
         check_defined_on_this_host(row, now_defined, options)
@@ -323,7 +325,7 @@ async def _drive_resumed_run(
         if snapshot.tasks and prompt and replace_unfinished and chosen.follow_up:
             text, head["head"] = close_interrupted_prompt(drive, snapshot, prompt)
         elif snapshot.tasks:
-            at_once, later = chosen.split_modes(asked)
+            at_once, later = chosen.split_immediate_modes(asked)
             _store_approval_mode(drive, at_once)
             if later:
                 prepared.warnings.extend(postponed_mode_warnings(chosen, later, snapshot.values))
@@ -331,7 +333,7 @@ async def _drive_resumed_run(
             return answers
         if snapshot.created_at is None:  # killed before its first checkpoint, or only handed over
             first = merge_into_stored_input(drive.conn, row.run, now_defined.input, asked)
-            return drive.graph_input(first, "startup")
+            return drive.build_graph_input(first, "startup")
         if (more := next_prompt_state(drive, row, text)) is None:
             return None
         del more["approval_mode"]  # an approved plan or the model may have changed it
@@ -363,46 +365,46 @@ def _no_prompt_hint(row: RunRow) -> str:
 
 
 async def _drive_in_folder(
-    setup: _DriveSetup, chosen: Pipeline, prepared: RunConfig, run: str, first: DriveInput
+    setup: _DriveSetup, pipeline: Pipeline, prepared: RunConfig, run: str, make_input: DriveInput
 ) -> Outcome:
     """Drive the run in its own folder, whoever drives it from where; with telemetry if settings ask for it."""
     root, store, rewire = prepared.workspace.root, setup.store, setup.substitutes or ReplaySubstitutes()
     with ExitStack() as stack:
-        if not stack.enter_context(working_in(root)) and prepared.options.source and root.is_dir():
+        if not stack.enter_context(use_working_folder(root)) and prepared.options.source and root.is_dir():
             prepared.warnings.append(_OUTSIDE.format(run=run, folder=str(root), here=str(Path.cwd())))
-        chosen = rewire.workflow(add_user_processors(chosen, prepared))
+        pipeline = rewire.workflow(add_user_processors(pipeline, prepared))
         prepared = await await_unless_stopped(add_discovered_tools(prepared, store.home), run, setup.stop)
         telemetry = prepared.settings.telemetry
         if telemetry.enabled and setup.substitutes is None:
-            if exporter := find_exporter():
+            if exporter := find_telemetry_exporter():
                 follow = exporter.load().follow_drive(telemetry, prepared.env, prepared.warnings, store, run)
                 env, more = stack.enter_context(follow)
                 prepared = replace(prepared, env=env)
                 setup = replace(setup, renderers=[*setup.renderers, *more])
             else:
                 prepared.warnings.append(NO_EXPORTER)
-        return await _drive_under_lease(setup, chosen, prepared, run, first)
+        return await _drive_under_lease(setup, pipeline, prepared, run, make_input)
 
 
 async def _drive_under_lease(
-    setup: _DriveSetup, chosen: Pipeline, prepared: RunConfig, run: str, first: DriveInput
+    setup: _DriveSetup, pipeline: Pipeline, prepared: RunConfig, run: str, make_input: DriveInput
 ) -> Outcome:
     """Drive the run, and once more if a decision came while the drive ended; tell how it ended."""
     store, stop, rewire = setup.store, setup.stop, setup.substitutes or ReplaySubstitutes()
     bus = EventBus(setup.renderers, redact=prepared.redact)
     lease = await acquire_stoppable_lease(store, run, prepared.options.stale_after_s, stop)
-    is_told = prepared.settings.general.notify.wanted and setup.substitutes is None
+    is_told = prepared.settings.general.notify.is_enabled and setup.substitutes is None
     before = [request.id for request in list_waiting_requests(store.home, run)] if is_told else ()
 
     async def driven(lease: Lease, first: DriveInput) -> tuple[Outcome, set[str]]:
-        with blame_damaged_rows(store.path):
-            async with open_drive(store, lease, chosen, prepared, bus, stop, rewire.services) as drive:
+        with explain_errors_by_damaged_rows(store.path):
+            async with open_drive(store, lease, pipeline, prepared, bus, stop, rewire.services) as drive:
                 if placed := prepared.options.placed:
                     with drive.conn.transaction(synced=True) as conn:
                         placed(conn)
                 return await _advance_to_outcome(drive, first), drive.awaited
 
-    outcome, awaited = await driven(lease, first)
+    outcome, awaited = await driven(lease, make_input)
     while (
         outcome.status == "waiting"
         and not stop.why
@@ -412,18 +414,18 @@ async def _drive_under_lease(
             lease = await acquire_stoppable_lease(store, run, prepared.options.stale_after_s, stop)
         except BusyError:  # whoever decided drives it
             break
-        outcome, awaited = await driven(lease, _resume_with_answers)
+        outcome, awaited = await driven(lease, _read_answers_input)
     if lease.stop_request == "cancel" and outcome.status in ("waiting", *STOPPED):
-        with store.writing() as conn:
+        with store.write_transaction() as conn:
             cancel_run(conn, run)
         outcome = cancelled_outcome(find_run(store.home, run), outcome)
     notice = WaitingNotification.for_new_requests(outcome, prepared, store.home, before) if is_told else None
     return await announce_outcome(outcome, bus, notice)
 
 
-async def _advance_to_outcome(drive: Drive, first: DriveInput) -> Outcome:
+async def _advance_to_outcome(drive: Drive, make_input: DriveInput) -> Outcome:
     """Advance the run until nothing is due or a person must decide; an error becomes its outcome."""
-    begun = await first(drive)  # before its first event: whoever hears that finds the run's row
+    begun = await make_input(drive)  # before its first event: whoever hears that finds the run's row
     drive.bus(Init(session_id=drive.lease.run, model=drive.prepared.model, workflow=drive.pipeline.name))
     for warning in drive.prepared.warnings:
         drive.bus(ErrorEvent(severity="warning", message=warning))
@@ -433,13 +435,13 @@ async def _advance_to_outcome(drive: Drive, first: DriveInput) -> Outcome:
         if begun is not None or await drive.has_due_task():
             clear_run_error(drive.conn, drive.lease.run)
             # In a task of its own: cancelling the caller's would interrupt LangGraph in the middle of a write.
-            snapshot = await await_despite_cancel(drive.advance(begun), cancelled=drive.stop)
+            snapshot = await await_despite_cancel(drive.advance(begun), on_cancelled=drive.stop)
     except Exception as problem:
         error = problem  # becomes the outcome: work so far is kept, and the run can be resumed
     try:
         if snapshot is None:
-            snapshot, _ = await drive.resume_input()
-        with blame_damaged_rows(drive.store.path):
+            snapshot, _ = await drive.read_snapshot_and_answers()
+        with explain_errors_by_damaged_rows(drive.store.path):
             try:
                 return conclude_drive(drive, snapshot, error)
             except RunError as misfit:  # the last state doesn't fit the workflow's declared output
@@ -450,6 +452,6 @@ async def _advance_to_outcome(drive: Drive, first: DriveInput) -> Outcome:
         return unrecorded_outcome(drive, error if isinstance(error, StoreError) else broken)
 
 
-async def _resume_with_answers(drive: Drive) -> Any:
-    _, answers = await drive.resume_input()
+async def _read_answers_input(drive: Drive) -> Any:
+    _, answers = await drive.read_snapshot_and_answers()
     return answers

@@ -46,7 +46,7 @@ def handle_signals() -> Generator["_SignalHandler | None"]:
     finally:
         handler.users -= 1
         if not handler.users:
-            handler.restore()
+            handler.restore_previous_handlers()
 
 
 @contextmanager
@@ -73,7 +73,7 @@ class _SignalHandler:
         self.users = 0
         self.blocking = ""
         """The run whose code may heed no stop; empty: none."""
-        self.note_end: Callable[[StopAsked], None] = lambda why: None  # noqa: ARG005
+        self.record_end_reason: Callable[[StopAsked], None] = lambda why: None  # noqa: ARG005
         """Notes in its row why the process ends."""
         self._has_announced = False
         self._timers: list[threading.Timer] = []
@@ -119,7 +119,7 @@ class _SignalHandler:
         )
         os.write(2, f"{line}Go on with: interlock resume {run}\n".encode())
         try:
-            self.note_end("timeout" if code == _TIMED_OUT else "stop")
+            self.record_end_reason("timeout" if code == _TIMED_OUT else "stop")
         finally:
             os._exit(code)
 
@@ -138,7 +138,7 @@ class _SignalHandler:
             )
             os.write(2, line.encode())
 
-    def restore(self) -> None:
+    def restore_previous_handlers(self) -> None:
         for timer in self._timers:
             timer.cancel()
         for number, previous in self._previous.items():
@@ -171,12 +171,12 @@ def _is_loop_responsive(loop: asyncio.AbstractEventLoop) -> bool:
 
 
 def allow_exit_while_blocked(
-    run: str, timeout_s: float | None, note_end: Callable[[StopAsked], None]
+    run: str, timeout_s: float | None, record_end_reason: Callable[[StopAsked], None]
 ) -> threading.Timer | None:
     """Let a signal, or the time-out, end the process if the run's code heeds neither."""
     if (handler := _installed_handler()) is None:
         return None
-    handler.blocking, handler.note_end = run, note_end
+    handler.blocking, handler.record_end_reason = run, record_end_reason
     return exit_later_if_overdue(timeout_s) if timeout_s else None
 
 
@@ -228,7 +228,7 @@ class Stop:
     def __call__(self, why: str = "cancelled") -> None:
         """Cancel work in flight, and start nothing more."""
         self.request_drain(why)
-        self.token.request()
+        self.token.request_stop()
 
     def request_drain(self, why: str) -> None:
         """Let work in flight finish, and start nothing more."""
@@ -253,7 +253,7 @@ T = TypeVar("T")
 async def await_unless_stopped(work: Coroutine[Any, Any, T], run: str, stop: Stop) -> T:
     """Return the result of work before a run is driven. Raises `StoppedError` if `stop` ends it."""
     try:
-        with stop.token.guarded():
+        with stop.token.cancel_on_stop():
             return await work
     except Stopped as stopped:
         raise StoppedError(

@@ -16,7 +16,7 @@ from interlock.engine.driver.stop import Stop
 from interlock.engine.options import Decision, Options, Outcome, Renderer
 from interlock.engine.read import RunRow
 from interlock.engine.store import Store, queue
-from interlock.engine.store.diagnosis import blame_damaged_rows
+from interlock.engine.store.diagnosis import explain_errors_by_damaged_rows
 from interlock.engine.store.queue import Schedule, require_queue
 from interlock.engine.store.runs import read_options, set_run_option
 from interlock.graphs.pipeline import Pipeline
@@ -45,31 +45,31 @@ def store_schedule(
         options={**stored_options, **{name: getattr(options, name) for name in STATE_OPTIONS}},
         input=input,
     )
-    with blame_damaged_rows(store.path), closing(store.connect()) as conn, conn.transaction():
-        first = queue.add(require_queue(conn), made)
+    with explain_errors_by_damaged_rows(store.path), closing(store.connect()) as conn, conn.transaction():
+        first = queue.add_schedule(require_queue(conn), made)
     return Outcome(made.name, workflow, "scheduled", 0, output={"next": first.timestamp()})
 
 
 async def store_queued_run(
     store: Store,
     lease: Lease,
-    chosen: Pipeline,
+    pipeline: Pipeline,
     prepared: RunConfig,
     renderers: Sequence[Renderer],
     stop: Stop,
-    first: DriveInput,
+    make_input: DriveInput,
 ) -> Outcome:
     """Store a new run, and the job that lets a worker of its queue drive it, in one transaction."""
     bus = EventBus(renderers, redact=prepared.redact)
     try:
-        with blame_damaged_rows(store.path):
-            async with open_drive(store, lease, chosen, prepared, bus, stop) as drive:
+        with explain_errors_by_damaged_rows(store.path):
+            async with open_drive(store, lease, pipeline, prepared, bus, stop) as drive:
                 with drive.conn.transaction(synced=True) as conn:
-                    await first(drive)
+                    await make_input(drive)
                     queue.enqueue_run(conn, lease.run, prepared.options.queue)
     finally:
         await bus.close()
-    return _queued_outcome(lease.run, chosen.name, prepared.warnings)
+    return _queued_outcome(lease.run, pipeline.name, prepared.warnings)
 
 
 def hand_over_to_workers(
@@ -80,13 +80,13 @@ def hand_over_to_workers(
     Of its own queue, unless it has none or is to move.
     """
     if options.limits or options.queue or not decisions:
-        with blame_damaged_rows(store.path), closing(store.connect()) as conn, conn.transaction():
+        with explain_errors_by_damaged_rows(store.path), closing(store.connect()) as conn, conn.transaction():
             if options.limits:
                 before: dict[str, Any] = read_options(conn, row.run).get("limits") or {}
                 set_run_option(conn, row.run, "limits", {**before, **options.limits})
             if options.queue and (options.moves_queue or not row.queue):
                 set_run_option(conn, row.run, "submitted", options.submitted or {})
-                queue.give(conn, row.run, options.queue)
+                queue.assign_family_to_queue(conn, row.run, options.queue)
             if not decisions:
                 queue.hand_to_workers(conn, row.run)
     record_decisions(store, row.run, decisions, door=options.door)  # with the job

@@ -78,19 +78,19 @@ class Request(NamedTuple):
 
 
 def list_runs(
-    home: Path, status: str | None = None, limit: int | None = None, offset: int = 0, **like: str
+    home: Path, status: str | None = None, limit: int | None = None, offset: int = 0, **filters: str
 ) -> list[RunRow]:
     """Runs, most recently changed first; empty if there is no store. Raises `StoreError`.
 
     `limit`: of all, only so many of the newest, but for the first `offset`.
-    `like`: values of `workspace`, `parent` or another stored field.
+    `filters`: values of `workspace`, `parent` or another stored field.
     """
     stored = "open" if status in ("queued", "interrupted") else status
     if status is None:
-        return [_to_run_row(row) for row in queries.list_runs(home, None, limit, offset, **like)]
+        return [_to_run_row(row) for row in queries.list_runs(home, None, limit, offset, **filters)]
     newest = None if limit is None else offset + limit
     while True:
-        rows = [_to_run_row(row) for row in queries.list_runs(home, stored, newest, 0, **like)]
+        rows = [_to_run_row(row) for row in queries.list_runs(home, stored, newest, 0, **filters)]
         found = [row for row in rows if row.status == status]
         if newest is None or len(rows) < newest or len(found) >= offset + (limit or 0):
             return found[offset:][:limit]
@@ -145,14 +145,14 @@ TALKING = ("main", "task")
 _RECENT = 100
 
 
-def find_run_to_continue(home: Path, workspace: Path | None, prompted: bool) -> RunRow:
+def find_run_to_continue(home: Path, workspace: Path | None, has_prompt: bool) -> RunRow:
     """The newest conversation of a folder, or, without a prompt, the newest run that isn't over; else the newest.
 
     Raises `UserError` as `find_run` does.
     """
     newest = find_run(home, "latest", workspace)
     recent = list_runs(home, limit=_RECENT, workspace=newest.workspace)
-    fits = (r for r in recent if r.workflow in TALKING or (not prompted and r.status not in ENDED))
+    fits = (r for r in recent if r.workflow in TALKING or (not has_prompt and r.status not in ENDED))
     return next(fits, newest)
 
 
@@ -320,7 +320,7 @@ def list_steps(home: Path, run: str) -> list[Step]:
 
 def list_root_step_rows(home: Path, run: str) -> list[Row]:
     """Rows of the root graph's nodes: of a long run, a small part of all."""
-    return queries.list_steps_since(home, run, 0, deep=False)
+    return queries.list_steps_since(home, run, 0, include_nested=False)
 
 
 def steps_from_rows(home: Path, run: str, rows: Sequence[Row]) -> list[Step]:
@@ -328,7 +328,7 @@ def steps_from_rows(home: Path, run: str, rows: Sequence[Row]) -> list[Step]:
     last = {row["root_step"]: row["seq"] for row in rows if not row["namespace"]}
     found: dict[str, list[str]] = {}
     for row in queries.list_effects(home, run):
-        found.setdefault(row["task"].partition("-")[0], []).append(effect_name(row["key"]))
+        found.setdefault(row["task"].partition("-")[0], []).append(effect_display_name(row["key"]))
     return [_to_step(row, row["seq"] == last.get(row["root_step"]), found) for row in rows]
 
 
@@ -347,27 +347,29 @@ class ExecutedNode(NamedTuple):
     reason: str
 
 
-def list_executed_nodes(home: Path, run: str, since: int = 0, deep: bool = False) -> list[ExecutedNode]:
-    """Executed nodes from the one with the number `since` on; unless `deep`, those of the root graph."""
+def list_executed_nodes(
+    home: Path, run: str, since: int = 0, include_nested: bool = False
+) -> list[ExecutedNode]:
+    """Executed nodes from the one with the number `since` on; unless `include_nested`, those of the root graph."""
     return [
         ExecutedNode(
             r["seq"], r["root_step"] + 1, place, *times, r["keys"], r["route"] or "", r["reason"] or ""
         )
-        for r in queries.list_steps_since(home, run, since, deep)
+        for r in queries.list_steps_since(home, run, since, include_nested)
         if not is_hidden_node(r["node"])
         for place, times in [
-            (".".join([*_nodes_around(r), node_display_name(r["node"])]), (r["started"], r["ms"]))
+            (".".join([*_enclosing_nodes(r), node_display_name(r["node"])]), (r["started"], r["ms"]))
         ]
     ]
 
 
-def find_current_place(home: Path, run: str) -> str:
+def find_current_node_path(home: Path, run: str) -> str:
     """Where a run is or stopped: the node that ended last, or the graph that it was in the middle of."""
     found = queries.select_last_step(home, run)
-    return ".".join(_nodes_around(found[0]) or [node_display_name(found[0]["node"])]) if found else ""
+    return ".".join(_enclosing_nodes(found[0]) or [node_display_name(found[0]["node"])]) if found else ""
 
 
-def _nodes_around(row: Row) -> list[str]:
+def _enclosing_nodes(row: Row) -> list[str]:
     return [part.partition(":")[0] for part in row["namespace"].split("|") if part]
 
 
@@ -376,7 +378,7 @@ list_waiting_tasks = queries.list_waiting_tasks
 """As `diagrams.run_path` reads them."""
 
 
-def effect_name(key: str) -> str:
+def effect_display_name(key: str) -> str:
     """An effect's key for people: without the digest of arguments that names calls of guarded tools and `@durable`."""
     return _DIGEST.sub("", key)
 
@@ -384,18 +386,18 @@ def effect_name(key: str) -> str:
 _DIGEST = re.compile(r"#[0-9a-f]{12,16}(\.\d+)?$")
 
 
-def _to_step(row: Row, saved: bool, effects: Mapping[str, Sequence[str]]) -> Step:
+def _to_step(row: Row, has_checkpoint: bool, effects: Mapping[str, Sequence[str]]) -> Step:
     keys = tuple(k for k in row["keys"].split(",") if k)
     depth = row["namespace"].count("|") + 1 if row["namespace"] else 0
     node, times = (row["workflow"], node_display_name(row["node"])), (row["started"], row["ms"])
     of_task = (*effects.get(row["task"].partition("-")[0].partition(".")[0], ()),)
     number, reason = row["root_step"] + 1, row["reason"] or ""
-    return Step(number, depth, *node, *times, keys, row["route"], saved, reason, of_task)
+    return Step(number, depth, *node, *times, keys, row["route"], has_checkpoint, reason, of_task)
 
 
-def root_node_path(taken: list[Step]) -> list[tuple[str, int]]:
+def root_node_path(steps: list[Step]) -> list[tuple[str, int]]:
     """Nodes of the root graph in execution order, with consecutive repetitions counted."""
-    nodes = groupby(step.node for step in taken if step.depth == 0)
+    nodes = groupby(step.node for step in steps if step.depth == 0)
     return [(node, len(list(times))) for node, times in nodes]
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from interlock.engine.read import effect_name, find_run
+from interlock.engine.read import effect_display_name, find_run
 from interlock.engine.store import queries
 from interlock.engine.store.queries import Row, load_body
 from interlock.state.errors import UserError
@@ -38,7 +38,7 @@ class Reason(NamedTuple):
     reason: str
 
 
-def list_reasons(home: Path, run: str) -> list[Reason]:
+def list_node_reasons(home: Path, run: str) -> list[Reason]:
     """Reasons in the order the nodes ended."""
     rows = [row for row in queries.list_steps(home, run) if row["reason"] is not None]
     return [Reason(row["root_step"] + 1, row["workflow"], row["node"], row["reason"]) for row in rows]
@@ -62,7 +62,7 @@ def list_effects(home: Path, run: str) -> list[Effect]:
     """The effects of the run's nodes, in the order in which they began."""
     return [
         Effect(
-            effect_name(row["key"]),
+            effect_display_name(row["key"]),
             row["place"].replace("|", "."),
             "unknown" if row["state"] == "intent" else row["state"],
             row["attempt"],
@@ -129,19 +129,21 @@ def decisions_on_call(home: Path, run: str, message: str, index: int) -> list[di
     return _decisions_by_call(home, run).get((message, index), [])
 
 
-def find_call(made: list[Call], name: str, run: str) -> Call:
+def find_call(calls: list[Call], number_or_id: str, run: str) -> Call:
     """Find a call by its number in `show --calls`, or by its id. Raises `UserError`."""
-    if name.isdecimal() and 0 < int(name) <= len(made):
-        return made[int(name) - 1]
-    if found := [call for call in made if call.id == name]:
+    if number_or_id.isdecimal() and 0 < int(number_or_id) <= len(calls):
+        return calls[int(number_or_id) - 1]
+    if found := [call for call in calls if call.id == number_or_id]:
         return found[-1]
-    raise UserError(f"Run {run!r} has no call {name!r}. List its calls with: interlock show {run} --calls")
+    raise UserError(
+        f"Run {run!r} has no call {number_or_id!r}. List its calls with: interlock show {run} --calls"
+    )
 
 
 def results_by_call_id(home: Path, run: str) -> dict[str, dict[str, Any]]:
     """Call id → the complete result of each finished call: `status`, `content`, `error`, `meta`."""
     done = [row for row in queries.list_calls(home, run) if row["state"] == "done"]
-    return {_call_as_asked(home, row).get("id", ""): _merge_result(home, row) for row in done}
+    return {_original_call(home, row).get("id", ""): _merge_result(home, row) for row in done}
 
 
 def _merge_result(home: Path, row: Row) -> dict[str, Any]:
@@ -172,7 +174,7 @@ def _to_call(home: Path, row: Row, decided: list[dict[str, Any]], under_way: boo
         started=started,
         ended=ended,
         under_way=under_way,
-        id=_call_as_asked(home, row).get("id", ""),
+        id=_original_call(home, row).get("id", ""),
         key=f"{row['message']}.{row['idx']}.{row['attempt']}",
         decided=decided,
     )
@@ -184,10 +186,10 @@ def _attempt_arguments(home: Path, row: Row) -> dict[str, Any]:
 
 def _model_arguments(home: Path, row: Row) -> dict[str, Any]:
     """The model's arguments; chain records omit empty ones."""
-    return _call_as_asked(home, row).get("args", {})
+    return _original_call(home, row).get("args", {})
 
 
-def _call_as_asked(home: Path, row: Row) -> dict[str, Any]:
+def _original_call(home: Path, row: Row) -> dict[str, Any]:
     """The call as the model made it."""
     calls: list[dict[str, Any]] = _load_json(home, row["asked"], row["asked_file"]).get("tool_calls", [])
     index: int = row["idx"]
@@ -196,7 +198,7 @@ def _call_as_asked(home: Path, row: Row) -> dict[str, Any]:
 
 def _decisions_by_call(home: Path, run: str) -> dict[_Place, list[dict[str, Any]]]:
     """Decisions on each call, oldest first."""
-    givers = dict(_people_by_rule(home, run))
+    givers = dict(_people_by_session_rule(home, run))
     found: dict[_Place, list[dict[str, Any]]] = {}
     for row in queries.list_decisions(home, run):
         decision: dict[str, Any] = {"attempt": row["attempt"], "at": row["at"], **json.loads(row["body"])}
@@ -206,7 +208,7 @@ def _decisions_by_call(home: Path, run: str) -> dict[_Place, list[dict[str, Any]
     return found
 
 
-def _people_by_rule(home: Path, run: str) -> Iterator[tuple[str, str]]:
+def _people_by_session_rule(home: Path, run: str) -> Iterator[tuple[str, str]]:
     """Always-choice → who made it."""
     for row in (row for row in queries.list_answered_requests(home, run) if row["rule"] is not None):
         rule = {k: v for k, v in json.loads(row["rule"]).items() if v not in ("", None, False, [])}
@@ -257,7 +259,7 @@ def list_agents(home: Path, run: str) -> list[Agent]:
     """Every sub-agent started, each below its parent, in call order."""
     used = {row["agent"]: row for row in queries.sum_usage_by_agent(home, run)}
     waits = {json.loads(row["request"]).get("agent") for row in queries.list_waiting_requests(home, run)}
-    ended = _end_by_agent(home, run)
+    ended = _result_meta_by_agent(home, run)
     paths = sorted(
         queries.list_agent_paths(home, run),
         key=lambda path: [_agent_sort_key(part) for part in path.split("/")],
@@ -265,7 +267,7 @@ def list_agents(home: Path, run: str) -> list[Agent]:
     return [_to_agent(path, used.get(path), ended.get(path), path in waits) for path in paths]
 
 
-def _end_by_agent(home: Path, run: str) -> dict[str, dict[str, Any]]:
+def _result_meta_by_agent(home: Path, run: str) -> dict[str, dict[str, Any]]:
     """Agent → the meta of its parent's call in the journal, which says how it ended."""
     metas: list[dict[str, Any]] = [
         _load_json(home, row["result"], row["result_file"]).get("meta") or {}

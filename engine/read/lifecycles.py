@@ -40,14 +40,14 @@ class Lifecycle(NamedTuple):
         return self.moves[-1].target if self.moves else self.start
 
 
-class _Walk:
+class _ChartWalk:
     """A way through a chart; it takes only moves that the chart has."""
 
     def __init__(self, chart: type[Chart], start: str) -> None:
         self.chart, self.start, self.at = chart, start, start
         self.moves: list[Move] = []
 
-    def move(self, event: str, by: Decision | None = None, why: str = "") -> None:
+    def follow_event(self, event: str, by: Decision | None = None, why: str = "") -> None:
         target = next_state(self.chart, self.at, event)
         self.moves.append(Move(event, self.at, target, by or {}, why))
         self.at = target
@@ -56,7 +56,7 @@ class _Walk:
         return Lifecycle(self.start, tuple(self.moves), mark)
 
 
-def read_call_lifecycle(home: Path, run: str, name: str) -> Lifecycle:
+def read_call_lifecycle(home: Path, run: str, call_or_request: str) -> Lifecycle:
     """The life of a call, by its number in `show --calls`, its id, or its open request's id or number.
 
     Raises `UserError` if the run has no such call.
@@ -70,9 +70,9 @@ def read_call_lifecycle(home: Path, run: str, name: str) -> Lifecycle:
     for (message, index), (row, _) in waits.items():
         key = f"{message}.{index}."
         begun = any(call.key.startswith(key) and call.state != "scheduled" for call in made)
-        if name in (row["id"], str(row["number"])) and not begun:
+        if call_or_request in (row["id"], str(row["number"])) and not begun:
             return _call_lifecycle(None, decisions_on_call(home, run, message, index), waits_for_person=True)
-    call = find_call(made, name, run)
+    call = find_call(made, call_or_request, run)
     message, index, _ = call.key.rsplit(".", 2)
     return _call_lifecycle(call, call.decided, waits_for_person=(message, int(index)) in waits)
 
@@ -83,7 +83,7 @@ def _call_lifecycle(call: Call | None, decided: list[dict[str, Any]], waits_for_
         walk.apply_decision(decision)
     if call is None or (call.state == "scheduled" and waits_for_person):
         if walk.at == "validating":
-            walk.move("ask", walk.asker)
+            walk.follow_event("ask", walk.asker)
         return walk.to_lifecycle("waits here")
     if call.state == "scheduled":
         return walk.to_lifecycle("not run yet")
@@ -92,7 +92,7 @@ def _call_lifecycle(call: Call | None, decided: list[dict[str, Any]], waits_for_
     return walk.to_lifecycle("" if not running else "runs now" if call.under_way else "outcome unknown")
 
 
-class _CallWalk(_Walk):
+class _CallWalk(_ChartWalk):
     """A call's way, from the decisions on it and what the journal says of it."""
 
     def __init__(self) -> None:
@@ -111,17 +111,17 @@ class _CallWalk(_Walk):
         elif by == "person":
             self._apply_person_decision(decision, word)
         elif word == "deny" or (word in ("block", "stop") and decision.get("event") == "BeforeTool"):
-            self.move("fail", decision)
+            self.follow_event("fail", decision)
         elif word == "ask":
             self.asker = decision
         elif by == "policy" and self.permit.get("by") != "person":
             self.permit = decision
 
     def _apply_person_decision(self, decision: Decision, word: str) -> None:
-        self.move("ask" if self.at == "validating" else "ask_again", self.asker)
+        self.follow_event("ask" if self.at == "validating" else "ask_again", self.asker)
         self.permit = decision
         if word in ("reject", "cancel", "modify"):
-            self.move({"reject": "fail"}.get(word, word), decision)
+            self.follow_event({"reject": "fail"}.get(word, word), decision)
 
     def apply_result(self, call: Call) -> None:
         """From the last decision to the result. What failed before it was permitted never ran."""
@@ -129,10 +129,10 @@ class _CallWalk(_Walk):
             return
         ran = call.ms is not None or call.state == "intent" or call.status == "success"
         if ran or self.answer or self.permit.get("by") == "person":
-            self.move("schedule", self.permit)
-            self.move("execute")
+            self.follow_event("schedule", self.permit)
+            self.follow_event("execute")
         if call.state != "intent":
-            self.move(
+            self.follow_event(
                 {"success": "succeed", "error": "fail", "cancelled": "cancel"}[str(call.status)], self.answer
             )
 
@@ -142,7 +142,7 @@ def _answered_request_kind(decision: Decision) -> str:
     return "".join(str(decision.get("request", "")).rsplit(":", 2)[-2:-1])
 
 
-def read_mode_lifecycle(home: Path, run: str) -> Lifecycle:
+def read_approval_mode_lifecycle(home: Path, run: str) -> Lifecycle:
     """The way of a run's approval mode. Raises `UserError` for a run without one."""
     points = list_root_checkpoints(home, run)
     # What a prompt gives a run is in the checkpoint after the input's.
@@ -152,19 +152,19 @@ def read_mode_lifecycle(home: Path, run: str) -> Lifecycle:
     noted = [(row["root_step"], row["reason"]) for row in rows if "|" not in row["namespace"]]
     if not given:
         raise UserError(f"Run {run!r} has not begun. Resume it with: interlock resume {run}")
-    walk = _Walk(ApprovalModeChart, given[0][1])
-    reviews = _plan_reviews(home, run)
+    walk = _ChartWalk(ApprovalModeChart, given[0][1])
+    reviews = _plan_review_decisions(home, run)
     told = [*((at, 0, mode) for at, mode in given), *((at, 1, text) for at, text in noted)]
     for _, _, text in sorted(told, key=lambda one: one[:2]):
         if text.startswith(MOVES_MARK):
             for event in text.removeprefix(MOVES_MARK).split(", "):
-                walk.move(event, next(reviews, None) if walk.at == "plan.review" else None)
+                walk.follow_event(event, next(reviews, None) if walk.at == "plan.review" else None)
         elif text.partition(".")[0] != walk.at.partition(".")[0]:
-            walk.move(f"use_{text.partition('.')[0]}", why="switched by a person")
+            walk.follow_event(f"use_{text.partition('.')[0]}", why="switched by a person")
     return walk.to_lifecycle("now")
 
 
-def _plan_reviews(home: Path, run: str) -> Iterator[Decision]:
+def _plan_review_decisions(home: Path, run: str) -> Iterator[Decision]:
     """What people decided about plans, oldest first."""
     made = sorted(
         (c for c in list_calls(home, run) if c.tool == "exit_plan_mode"), key=lambda c: c.ended or 0

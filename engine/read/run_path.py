@@ -46,7 +46,7 @@ class Visit:
 
     def count_edges(self, declared: frozenset[tuple[str, str]]) -> "Counts":
         if declared not in self.counted:
-            self.counted[declared] = _count_visit(self, declared)
+            self.counted[declared] = _count_visit_edges(self, declared)
         return self.counted[declared]
 
 
@@ -114,7 +114,7 @@ class RunPath:
         return counts
 
 
-def _count_visit(visit: Visit, declared: Set[tuple[str, str]]) -> Counts:
+def _count_visit_edges(visit: Visit, declared: Set[tuple[str, str]]) -> Counts:
     counts = Counts(Counter(), Counter())
     start, end = Counter({START: 1}), Counter({END: 1})
     walked = [(start, start)]  # what was entered, and what of it leads on
@@ -160,36 +160,47 @@ _FOLLOWED = 4
 def build_run_path(
     rows: Iterable[Row],
     status: str,
-    waits: Iterable[Row] = (),
-    asks: Iterable[str] = (),
-    due: Iterable[DueNode] = (),
+    waiting_tasks: Iterable[Row] = (),
+    request_lines: Iterable[str] = (),
+    due_nodes: Iterable[DueNode] = (),
 ) -> RunPath:
-    """The path of a run with this status, marked where it works, waits or stopped; `due`: nodes that hadn't ended."""
+    """The path of a run with this status, marked where it works, waits or stopped; `due_nodes`: nodes that hadn't
+    ended."""
     taken = _Supersteps()
     taken.add_rows(sorted(rows, key=lambda row: row["seq"]))
-    return _build_marked_path(taken, status, waits, asks, due)
+    return _build_marked_path(taken, status, waiting_tasks, request_lines, due_nodes)
 
 
 def _build_marked_path(
-    taken: "_Supersteps", status: str, waits: Iterable[Row], asks: Iterable[str], due: Iterable[DueNode]
+    supersteps: "_Supersteps",
+    status: str,
+    waiting_tasks: Iterable[Row],
+    request_lines: Iterable[str],
+    due_nodes: Iterable[DueNode],
 ) -> RunPath:
-    waits = waits if status == "waiting" else ()
-    due = due if status in ("running", "interrupted") else ()
-    found = taken.build_path(status in _ENDED, waits, due)
+    waiting_tasks = waiting_tasks if status == "waiting" else ()
+    due_nodes = due_nodes if status in ("running", "interrupted") else ()
+    found = supersteps.build_path(status in _ENDED, waiting_tasks, due_nodes)
     mark = "" if status == "running" and not found.waits else MARKS.get(status, "")
-    return replace(found, mark=mark, asks=tuple(asks))
+    return replace(found, mark=mark, asks=tuple(request_lines))
 
 
-def read_run_path(home: Path, run: RunRow, asks: Iterable[str] = (), until: int | None = None) -> RunPath:
+def read_run_path(
+    home: Path, run: RunRow, request_lines: Iterable[str] = (), until: int | None = None
+) -> RunPath:
     """Return the path of a run as the store has it; `until`: only up to this root step, as if it had stopped there."""
     if until is not None:
         rows = queries.list_steps(home, run.run)
         return build_run_path([row for row in rows if row["root_step"] < until], "interrupted")
     taken = _cached_supersteps(home, run.run)
     with taken.reading:
-        taken.add_rows(queries.list_steps_since(home, run.run, taken.newest + 1, deep=True))
+        taken.add_rows(queries.list_steps_since(home, run.run, taken.newest + 1, include_nested=True))
         return _build_marked_path(
-            taken, run.status, queries.list_waiting_tasks(home, run.run), asks, list_due_nodes(home, run.run)
+            taken,
+            run.status,
+            queries.list_waiting_tasks(home, run.run),
+            request_lines,
+            list_due_nodes(home, run.run),
         )
 
 
@@ -214,7 +225,7 @@ class Marks(NamedTuple):
     """Nodes that raised."""
 
 
-def compute_marks(path: RunPath, declared: Mapping[str, Iterable[tuple[str, str]]]) -> Marks:
+def compute_path_marks(path: RunPath, declared: Mapping[str, Iterable[tuple[str, str]]]) -> Marks:
     """Return what a run's path marks in graphs whose edges are declared; each graph by the nodes around it."""
     marks = Marks({}, [], [], [])
     for around, edges in declared.items():
@@ -273,7 +284,7 @@ class _Supersteps:
         if row["route"] == RAISED:
             step.raised[node] += 1
 
-    def build_path(self, ended: bool, waits: Iterable[Row], due: Iterable[DueNode]) -> RunPath:
+    def build_path(self, ended: bool, waiting_tasks: Iterable[Row], due_nodes: Iterable[DueNode]) -> RunPath:
         """The path so far. What waits, is due or is open is no part of what was read, and changes only copies."""
         steps = {
             namespace: found
@@ -281,8 +292,10 @@ class _Supersteps:
             else {name: _copy_step(one) for name, one in found.items()}
             for namespace, found in self._steps.items()
         }
-        here = _add_waiting_nodes(steps, [row for row in waits if row["task_id"][:8] not in self._finished])
-        here |= _add_due_nodes(steps, due)
+        here = _add_waiting_nodes(
+            steps, [row for row in waiting_tasks if row["task_id"][:8] not in self._finished]
+        )
+        here |= _add_due_nodes(steps, due_nodes)
         _add_open_graphs(steps, self._finished)
         visits: dict[Place, list[Visit]] = {}
         for namespace, found in steps.items():
@@ -312,12 +325,14 @@ _APART = re.compile(r", (?:then )?")
 
 
 def _add_waiting_nodes(
-    steps: dict[str, dict[str, Step]], waits: Iterable[Row]
+    steps: dict[str, dict[str, Step]], waiting_tasks: Iterable[Row]
 ) -> frozenset[tuple[Place, str]]:
     """Add the nodes that wait, which have no row yet; returns them and the graphs around them."""
     here: set[tuple[Place, str]] = set()
     # Innermost first: a graph that waits is entered by what waits in it, and `_add_open_graphs` adds it.
-    for row in sorted(waits, key=lambda row: -row["checkpoint_ns"].count("|") - bool(row["checkpoint_ns"])):
+    for row in sorted(
+        waiting_tasks, key=lambda row: -row["checkpoint_ns"].count("|") - bool(row["checkpoint_ns"])
+    ):
         inside = [part.partition(":") for part in row["checkpoint_ns"].split("|") if part]
         namespace = "|".join(f"{name}:{task[:8]}" for name, _, task in inside)  # as rows of steps have it
         place = tuple(name for name, _, _ in inside)
@@ -333,10 +348,12 @@ def _add_waiting_nodes(
     return frozenset(here)
 
 
-def _add_due_nodes(steps: dict[str, dict[str, Step]], due: Iterable[DueNode]) -> frozenset[tuple[Place, str]]:
+def _add_due_nodes(
+    steps: dict[str, dict[str, Step]], due_nodes: Iterable[DueNode]
+) -> frozenset[tuple[Place, str]]:
     """Add the nodes that the run stopped in, unless one raised and has its row; returns them and the graphs around."""
     here: set[tuple[Place, str]] = set()
-    for one in due:
+    for one in due_nodes:
         here |= {(one.place[:depth], name) for depth, name in enumerate(one.place)}
         inside = [part.partition(":") for part in one.namespace.split("|") if part]
         found = steps.setdefault("|".join(f"{name}:{task[:8]}" for name, _, task in inside), {})

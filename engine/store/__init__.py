@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from interlock.engine.optional_rooms import load_fleet_entry
+from interlock.engine.optional_rooms import load_fleet_entry_point
 from interlock.engine.store.connection import Adapter, ChangeDetector, Connection
 from interlock.engine.store.sqlite import Sqlite
 from interlock.services.files.disk import BUSY_TIMEOUT_S, make_private_directory, replace_private_file
@@ -33,7 +33,7 @@ def open_adapter(path: Path) -> Adapter:
     except OSError:
         return Sqlite(path)
     scheme = read_store_address(path).partition(":")[0] or "postgresql"
-    adapter: type[Adapter] = load_fleet_entry("interlock.stores", scheme, "Runs in PostgreSQL need")
+    adapter: type[Adapter] = load_fleet_entry_point("interlock.stores", scheme, "Runs in PostgreSQL need")
     return adapter(path)
 
 
@@ -42,8 +42,8 @@ def explain_store_errors(path: Path) -> AbstractContextManager[None]:
     return open_adapter(path).explain_errors()
 
 
-def watch_changes(home: Path) -> ChangeDetector:
-    return open_adapter(home / "interlock.db").changes()
+def make_change_detector(home: Path) -> ChangeDetector:
+    return open_adapter(home / "interlock.db").make_change_detector()
 
 
 @contextmanager
@@ -55,9 +55,9 @@ def open_reader(home: Path) -> Generator[Connection | None]:
             yield None
             return
         with closing(conn):
-            current = database.is_current(conn)
+            current = database.is_schema_current(conn)
             if current is False:
-                Store(home).open()
+                Store(home).create_or_migrate()
             yield None if current is None else conn
 
 
@@ -71,12 +71,12 @@ def select_rows(home: Path, sql: str, *values: object) -> list[Any]:
         return conn.execute(sql, values).fetchall() if conn else []
 
 
-def keys_in_parameter_sql(place: int = 1) -> str:
+def keys_subquery_sql(parameter: int = 1) -> str:
     """Return what `listed_as_keys` lists, for `in`: SQLite takes 32,766 parameters, PostgreSQL 65,535.
 
-    `place`: the parameter's number.
+    `parameter`: the parameter's number.
     """
-    return f"(select key from json_each(${place}))"
+    return f"(select key from json_each(${parameter}))"
 
 
 def encode_keys_parameter(values: Iterable[str]) -> str:
@@ -97,7 +97,7 @@ class Store:
         self.plans = home / "plans"
         """Plan files, in one folder per run."""
 
-    def open(self) -> Self:
+    def create_or_migrate(self) -> Self:
         """Create the folder and the tables if missing. Raises `StoreError` in one line."""
         try:
             make_private_directory(self.outputs)
@@ -107,8 +107,8 @@ class Store:
                 "Choose another with INTERLOCK_HOME."
             ) from error
         with self.database.explain_errors(), closing(self.database.connect("FULL")) as conn:
-            if not self.database.is_current(conn):
-                self.database.migrate(conn)
+            if not self.database.is_schema_current(conn):
+                self.database.migrate_schema(conn)
         return self
 
     def connect(
@@ -118,12 +118,12 @@ class Store:
         return self.database.connect(synchronous, patience_s=patience_s)
 
     @contextmanager
-    def writing(self, synchronous: Literal["NORMAL", "FULL"] = "NORMAL") -> Generator[Connection]:
+    def write_transaction(self, synchronous: Literal["NORMAL", "FULL"] = "NORMAL") -> Generator[Connection]:
         """A transaction on a connection of its own. Raises `StoreError` in one line."""
         with self.database.explain_errors(), closing(self.connect(synchronous)) as conn, conn.transaction():
             yield conn
 
-    def connect_driver(self) -> Connection:
+    def connect_for_driver(self) -> Connection:
         """A drive's connection: rows may be buffered until its next commit."""
         return self.database.connect("NORMAL", buffers=True)
 
@@ -186,7 +186,7 @@ def read_store_address(path: Path) -> str:
         return ""
 
 
-def display_store_address(path: Path) -> str:
+def store_address_for_display(path: Path) -> str:
     """How people know the store."""
     return mask_password(read_store_address(path)) or str(path)
 
@@ -196,7 +196,7 @@ def mask_password(url: str) -> str:
     return re.sub(r"(://[^:/@]*):[^@]*@", r"\1@", re.sub(r"([?&]password=)[^&]*", r"\1…", url))
 
 
-def state_home(env: Mapping[str, str] = os.environ) -> Path:
+def resolve_state_directory(env: Mapping[str, str] = os.environ) -> Path:
     """`$INTERLOCK_HOME`, else `$XDG_STATE_HOME/interlock`, else `~/.local/state/interlock`.
 
     If `$INTERLOCK_STORE` names a database: the folder in there for what this host keeps of that store.

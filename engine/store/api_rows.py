@@ -25,14 +25,14 @@ class ApiRow(NamedTuple):
     at: float
 
 
-def _rows_directory(home: Path) -> Path:
+def _api_rows_directory(home: Path) -> Path:
     """The state directory whose file has the rows."""
     return home / "served" if read_store_address(home / "interlock.db") else home
 
 
-def served(home: Path, kind: Kind, id: str) -> ApiRow | None:
+def find_api_row(home: Path, kind: Kind, id: str) -> ApiRow | None:
     rows = select_rows(
-        _rows_directory(home), f"select {_COLUMNS} from served where kind = $1 and id = $2", kind, id
+        _api_rows_directory(home), f"select {_COLUMNS} from served where kind = $1 and id = $2", kind, id
     )
     return _to_api_row(rows[0]) if rows else None
 
@@ -41,27 +41,29 @@ def list_api_rows(home: Path, kind: Kind, *, thread: str = "") -> list[ApiRow]:
     """The newest first; `thread`: only its own."""
     where, values = (" and thread = $2", [thread]) if thread else ("", [])
     sql = f"select {_COLUMNS} from served where kind = $1{where} order by at desc, id desc"
-    return [_to_api_row(row) for row in select_rows(_rows_directory(home), sql, kind, *values)]
+    return [_to_api_row(row) for row in select_rows(_api_rows_directory(home), sql, kind, *values)]
 
 
-def are_in_own_file(home: Path) -> bool:
+def are_api_rows_in_own_file(home: Path) -> bool:
     """Whether the rows are in a file of their own, so that no query of runs sees them."""
-    return _rows_directory(home) != home
+    return _api_rows_directory(home) != home
 
 
-def serve(
+def insert_api_row(
     home: Path, kind: Kind, id: str, body: Mapping[str, Any], *, thread: str = "", run: str = ""
 ) -> ApiRow:
     """Add a row. Raises the database's error if there is one of this id."""
     made = ApiRow(id, thread, run, dict(body), unix_time())
-    with Store(_rows_directory(home)).open().writing("FULL") as conn:
+    with Store(_api_rows_directory(home)).create_or_migrate().write_transaction("FULL") as conn:
         conn.insert("served", {"kind": kind, **made._asdict(), "body": json.dumps(body)})
     return made
 
 
-def change(home: Path, kind: Kind, id: str, fields: Mapping[str, Any], run: str | None = None) -> None:
+def update_api_row(
+    home: Path, kind: Kind, id: str, fields: Mapping[str, Any], run: str | None = None
+) -> None:
     """Set fields of a row's body, and the run that it is about; nothing if it is gone."""
-    with Store(_rows_directory(home)).writing("FULL") as conn:
+    with Store(_api_rows_directory(home)).write_transaction("FULL") as conn:
         row = conn.execute("select body, run from served where kind = $1 and id = $2", (kind, id)).fetchone()
         if row is None:
             return
@@ -72,16 +74,16 @@ def change(home: Path, kind: Kind, id: str, fields: Mapping[str, Any], run: str 
 
 def remove_api_row(home: Path, kind: Kind, id: str) -> bool:
     """Remove a row; False: there is none."""
-    with Store(_rows_directory(home)).open().writing("FULL") as conn:
+    with Store(_api_rows_directory(home)).create_or_migrate().write_transaction("FULL") as conn:
         return bool(conn.delete("served", {"kind": kind, "id": id}).rowcount)
 
 
-def forget(home: Path, run: str) -> None:
+def delete_api_rows_of_run(home: Path, run: str) -> None:
     """Remove what is about a run; where the runs are, too, they go with its other rows."""
-    if (place := _rows_directory(home)) != home and select_rows(
+    if (place := _api_rows_directory(home)) != home and select_rows(
         place, "select 1 from served where run = $1", run
     ):
-        with Store(place).writing("FULL") as conn:
+        with Store(place).write_transaction("FULL") as conn:
             conn.delete("served", {"run": run})
 
 

@@ -13,7 +13,7 @@ from interlock.engine.store.leases import request_stop
 from interlock.engine.store.queries import parse_request_id
 from interlock.engine.store.runs import (
     RELATED,
-    find_first_task,
+    find_root_task,
     keep_sealed,
     list_ancestor_runs,
     list_run_and_subtasks,
@@ -45,7 +45,7 @@ class SqlApprovals:
                 asked = {"run": self.run, "key": request.key, "superseded": 1}
                 conn.update("approvals", {"superseded": 0}, asked)
                 return found
-            name, text = self._make_id(request), self.redact_request(request).model_dump_json()
+            name, text = self._make_request_id(request), self.redact_request(request).model_dump_json()
             order = "select coalesce(max(seq), 0) + 1 from approvals where run = $1"
             (seq,) = conn.execute(order, (self.run,)).fetchone()
             row = {"id": name, "run": self.run, "seq": seq, "key": request.key, "request": text}
@@ -53,12 +53,12 @@ class SqlApprovals:
             conn.insert("approvals", row)
         return name
 
-    def _ends_run(self, key: str, answer: Answer) -> bool:
+    def _is_cancel_of_run(self, key: str, answer: Answer) -> bool:
         """Whether somebody ended the run in place of an answer."""
         return (
             answer.choice == "cancel"
             and (request := self.find_request(key)) is not None
-            and cancel_ends_run(request.choices)
+            and does_cancel_end_run(request.choices)
         )
 
     def _select_column(self, column: str, key: str) -> str | None:
@@ -69,7 +69,7 @@ class SqlApprovals:
         ).fetchone()
         return found[0] if found else None
 
-    def _make_id(self, request: ApprovalRequest) -> str:
+    def _make_request_id(self, request: ApprovalRequest) -> str:
         """RUN-BATCH.CALL, both from 1, whichever call of a batch asks first. Hooks: RUN-hN; foreign nodes: RUN-qN."""
         if (call := request.attempt) is None:
             who = request.key.partition(":")[0]
@@ -101,25 +101,27 @@ class SqlApprovals:
     def find_answer(self, key: str) -> Answer | None:
         text = self._select_column("answer", key)
         answer = Answer.model_validate_json(text) if text else None
-        return None if answer and self._ends_run(key, answer) else answer
+        return None if answer and self._is_cancel_of_run(key, answer) else answer
 
-    def withdraw_requests(self, keys: str, but: str = "") -> None:
+    def withdraw_requests(self, key_prefix: str, except_containing: str = "") -> None:
         with self.conn.transaction() as conn:
             sql = (
                 "select key from approvals where run = $1 and key like $2 || '%' and answer is null "
                 "and superseded = 0 and ($3 = '' or key not like '%:' || $4 || ':%')"
             )
-            for (key,) in conn.execute(sql, (self.run, keys, but, but)).fetchall():
+            for (key,) in conn.execute(
+                sql, (self.run, key_prefix, except_containing, except_containing)
+            ).fetchall():
                 unanswered = {"run": self.run, "key": key, "answer": None}
                 conn.update("approvals", {"superseded": 1, "interrupt": None}, unanswered)
 
-    def record_alike_count(self, key: str, alike: int) -> None:
-        if (request := self.find_request(key)) is not None and alike > request.alike:
-            text = request.model_copy(update={"alike": alike}).model_dump_json()
+    def record_parallel_count(self, key: str, count: int) -> None:
+        if (request := self.find_request(key)) is not None and count > request.alike:
+            text = request.model_copy(update={"alike": count}).model_dump_json()
             with self.conn.transaction() as conn:
                 conn.update("approvals", {"request": text}, {"run": self.run, "key": key})
 
-    def open_requests(self) -> list[ApprovalRequest]:
+    def list_open_requests(self) -> list[ApprovalRequest]:
         rows = self.conn.execute(
             "select request from approvals where run = $1 and answer is null and superseded = 0 order by seq",
             (self.run,),
@@ -127,7 +129,7 @@ class SqlApprovals:
         )
         return [ApprovalRequest.model_validate_json(request) for (request,) in rows]
 
-    def session_rules(self) -> list[SessionRule]:
+    def list_session_rules(self) -> list[SessionRule]:
         """The rules of this run's always-choices; those made while planning end with the plan."""
         rows = self.conn.execute(
             "select request, answer, rule from approvals where run = $1 and answer is not null order by seq",
@@ -149,7 +151,7 @@ class SqlApprovals:
     def accept_saved_rules(self, saved: SavedRules) -> None:
         # A separate connection: the driver's may write only its own run's rows, and the parents wait for this run.
         assert self.store is not None
-        with self.store.writing() as conn:
+        with self.store.write_transaction() as conn:
             for run in (self.run, *list_ancestor_runs(conn, self.run)):
                 with keep_sealed(conn, run):
                     rights: dict[str, Any] = read_options(conn, run).get("rights") or {}
@@ -157,7 +159,7 @@ class SqlApprovals:
                         set_run_option(conn, run, "rights", {**rights, "files": files})
 
 
-def cancel_ends_run(choices: Collection[str]) -> bool:
+def does_cancel_end_run(choices: Collection[str]) -> bool:
     """Whether *cancel* at a request with these choices ends the run itself: nothing in it would take the choice."""
     return "cancel" not in choices
 
@@ -189,13 +191,13 @@ def _replace_saved_rules(
     return [*(now if f is there else f for f in files), *([] if there else [now])]
 
 
-def record_decision(conn: Connection, run: str, approval: str, answer: Answer) -> None:
+def record_decision(conn: Connection, run: str, request_id: str, answer: Answer) -> None:
     """Persist a person's answer, power-safe, before the run resumes. An answered request can't be answered again."""
     with conn.transaction():
         row = {"answer": answer.model_dump_json(), "answered_at": answer.at, "answered_by": answer.by}
-        written = conn.update("approvals", row, {"run": run, "id": approval, "answer": None})
+        written = conn.update("approvals", row, {"run": run, "id": request_id, "answer": None})
         if written.rowcount != 1:
-            raise request_not_waiting_error(conn, run, approval)
+            raise request_not_waiting_error(conn, run, request_id)
 
 
 def withdraw_open_requests(conn: Connection, run: str) -> None:
@@ -204,16 +206,16 @@ def withdraw_open_requests(conn: Connection, run: str) -> None:
         conn.update("approvals", {"superseded": 1}, {"run": run, "answer": None})
 
 
-def request_not_waiting_error(conn: Connection, run: str, approval: str) -> UserError:
+def request_not_waiting_error(conn: Connection, run: str, request_id: str) -> UserError:
     """Why a request can't be answered: it doesn't exist, or was answered already."""
     row = conn.execute(
-        "select answer from approvals where run = $1 and id = $2", (run, approval), tables=("approvals",)
+        "select answer from approvals where run = $1 and id = $2", (run, request_id), tables=("approvals",)
     ).fetchone()
     if row is None or row[0] is None:
-        return UserError(f"No request {approval!r} waits in run {run!r}. See: interlock approvals {run}")
+        return UserError(f"No request {request_id!r} waits in run {run!r}. See: interlock approvals {run}")
     past = json.loads(row[0])
     return UserError(
-        f"Request {approval!r} was already answered ({past['choice']} by {past['by'] or 'somebody'}). "
+        f"Request {request_id!r} was already answered ({past['choice']} by {past['by'] or 'somebody'}). "
         f"See: interlock show {run}"
     )
 
@@ -237,7 +239,7 @@ def number_requests(conn: Connection, run: str) -> None:
             conn.update("approvals", {"number": number}, {"id": name})
 
 
-def list_answered_interrupts(conn: Connection, run: str) -> dict[str, str]:
+def request_keys_by_answered_interrupt(conn: Connection, run: str) -> dict[str, str]:
     """Interrupt id → request key, for answered requests the run was interrupted for."""
     rows = conn.execute(
         "select interrupt, key from approvals where run = $1 and interrupt is not null and answer is not null",
@@ -249,7 +251,7 @@ def list_answered_interrupts(conn: Connection, run: str) -> dict[str, str]:
 
 def cancel_run(conn: Connection, run: str) -> None:
     """Inside a transaction: end a run that waits, with the tasks above it. Its driver, if it has one, stops."""
-    for one in list_run_and_subtasks(conn, find_first_task(conn, run)):
+    for one in list_run_and_subtasks(conn, find_root_task(conn, run)):
         request_stop(conn, one, "cancel")
         conn.update("approvals", {"superseded": 1}, {"run": one, "answer": None})
         conn.update(
@@ -280,9 +282,9 @@ def _mark_run_cancelled(conn: Connection, run: str) -> None:
     for status in ("open", "cancelled"):
         conn.update("runs", row, {"run": run, "status": status})
     if conn.execute("select queue from runs where run = $1", (run,), tables=("runs",)).fetchone()[0]:
-        from interlock.engine.store.queue import take_back  # its packages come with an extra
+        from interlock.engine.store.queue import withdraw_run_from_workers  # its packages come with an extra
 
-        take_back(conn, run)
+        withdraw_run_from_workers(conn, run)
 
 
 def current_account_name() -> str:
@@ -300,7 +302,7 @@ def list_interrupts(conn: Connection, run: str) -> list[tuple[str, str | None, s
     ).fetchall()
 
 
-def set_interrupts(conn: Connection, run: str, waits: Mapping[str, str]) -> None:
+def set_awaited_interrupts(conn: Connection, run: str, waits: Mapping[str, str]) -> None:
     """Make the run wait for exactly these requests: key → LangGraph's id."""
     conn.update("approvals", {"interrupt": None}, {"run": run, "answer": None})
     for key, name in waits.items():

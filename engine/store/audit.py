@@ -21,7 +21,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from interlock.engine.store.connection import Connection, JsonForm, Rows, sha256_hex
+from interlock.engine.store.connection import Connection, JsonFormat, Rows, sha256_hex
 from interlock.engine.store.tables import TABLE, Plus, Row, Write, where_sql
 from interlock.services.files.disk import make_private_directory, replace_private_file
 from interlock.state.clock import unix_time
@@ -134,7 +134,7 @@ _COLUMNS = {
 """Table → the columns that a record about a row is made of, its key and its owner among them."""
 
 
-def _unset_columns(table: str) -> Row:
+def _column_defaults(table: str) -> Row:
     """Return what a new row has in columns that aren't given."""
     return {**dict.fromkeys(_COLUMNS[table]), **({"superseded": 0, "seq": 0} if table == "approvals" else {})}
 
@@ -147,21 +147,21 @@ def _record_kind(table: str, row: Row) -> str:
     return "effect" if row["state"] == "done" else str(row["state"])
 
 
-def audited_key_text(table: str, row: Row, form: JsonForm) -> str:
+def audited_key_text(table: str, row: Row, json_format: JsonFormat) -> str:
     """Return the key of a row, as records have it."""
-    return form.text([row[name] for name in TABLE[table].key])
+    return json_format.to_json([row[name] for name in TABLE[table].key])
 
 
-def audited_body_text(table: str, row: Row, form: JsonForm, **more: str) -> str:
+def audited_body_text(table: str, row: Row, json_format: JsonFormat, **more: str) -> str:
     """Return what is recorded of a row."""
     body: dict[str, object] = {}
     for name, (how, column, *inside) in AUDITED[table].items():
         if how == "numbers":
-            body[name] = form.hash_numbers(row, column, *inside)
+            body[name] = json_format.hash_numbers(row, column, *inside)
         else:
             value = _json_value_at(row[column], *inside) if inside else row[column]
             body[name] = _hash_value(value) if how == "hash" else value
-    return form.text({**body, **more})
+    return json_format.to_json({**body, **more})
 
 
 def is_audited(write: Write) -> bool:
@@ -183,16 +183,16 @@ class AuditKey(NamedTuple):
     """What records are made with; derived from the file."""
 
 
-def load_audit_key(folder: Path) -> AuditKey:
+def load_or_create_audit_key(folder: Path) -> AuditKey:
     """The key of a store; made if it has none. Raises `StoreError` in one line."""
     chosen = os.environ.get(VARIABLE)
-    return _read_key_file(Path(chosen).expanduser() if chosen else folder / "key", bool(chosen))
+    return _read_or_create_key_file(Path(chosen).expanduser() if chosen else folder / "key", bool(chosen))
 
 
 @lru_cache(maxsize=8)
-def _read_key_file(path: Path, chosen: bool) -> AuditKey:
+def _read_or_create_key_file(path: Path, must_exist: bool) -> AuditKey:
     try:
-        if not chosen and not path.exists():
+        if not must_exist and not path.exists():
             _create_key_file(path)
         data = path.read_bytes()
     except OSError as error:
@@ -229,8 +229,10 @@ class AuditNote(NamedTuple):
     body: str | None
 
     @classmethod
-    def of(cls, table: str, kind: str, row: Row, form: JsonForm, body: str | None) -> "AuditNote":
-        return cls(table, kind, str(row[TABLE[table].owner]), audited_key_text(table, row, form), body)
+    def for_row(
+        cls, table: str, kind: str, row: Row, json_format: JsonFormat, body: str | None
+    ) -> "AuditNote":
+        return cls(table, kind, str(row[TABLE[table].owner]), audited_key_text(table, row, json_format), body)
 
 
 def compute_keyed_mac(key: AuditKey, digest: str) -> str:
@@ -275,7 +277,7 @@ def _parse_saved_head(data: bytes, key: AuditKey) -> tuple[int, str] | None:
 
 
 @dataclass
-class Audit:
+class AuditWriter:
     """Appends what a connection's transactions change."""
 
     conn: Connection
@@ -296,41 +298,41 @@ class Audit:
 
     @cached_property
     def _key(self) -> AuditKey:
-        return load_audit_key(self._folder)
+        return load_or_create_audit_key(self._folder)
 
-    def watch(self, write: Write) -> None:
+    def note_write(self, write: Write) -> None:
         """Inside the transaction, right before a write: keep what the audited rows are that it changes."""
         table, before = write.tables[0], None
         if write.where:
             where, values = where_sql(write.where)
             sql = f"select {', '.join(_COLUMNS[table])} from {table} where {where}{self.conn.change_lock}"
-            before = self.conn.ask(sql, values)
+            before = self.conn.execute_pipelined(sql, values)
         self._changes.append((write, before))
 
-    def append(self) -> None:
+    def append_noted_writes(self) -> None:
         """Inside the transaction, right before its commit."""
         notes = [note for write, before in self._changes for note in self._notes_on_write(write, before)]
         self._changes.clear()
         if notes:
-            self.write(_summarize_run_notes(notes))
+            self.write_records(_summarize_run_notes(notes))
 
     def _notes_on_write(self, write: Write, before: Rows | None) -> Iterator[AuditNote]:
         table, form = write.tables[0], self.conn.json_form
-        rows = _to_rows(table, before) if before else []
+        rows = _to_row_mappings(table, before) if before else []
         if write.kind == "insert" and not rows:
-            row = {**_unset_columns(table), **self._stored_values(write)}
+            row = {**_column_defaults(table), **self._stored_values(write)}
             kind = "begun" if table == "runs" else _record_kind(table, row)
-            yield AuditNote.of(table, kind, row, form, audited_body_text(table, row, form))
-        for old in rows if write.again != "keep" else ():
+            yield AuditNote.for_row(table, kind, row, form, audited_body_text(table, row, form))
+        for old in rows if write.on_conflict != "keep" else ():
             if write.kind == "delete":
-                yield AuditNote.of(table, REMOVED, old, form, None)
+                yield AuditNote.for_row(table, REMOVED, old, form, None)
                 continue
             new = {**old, **self._stored_values(write, old)}
             body, was = audited_body_text(table, new, form), audited_body_text(table, old, form)
             if body != was:
                 # So nobody hides a change of a row behind a later change that Interlock makes.
                 body = audited_body_text(table, new, form, was=sha256_hex(was.encode(errors="surrogatepass")))
-                yield AuditNote.of(table, _record_kind(table, new), new, form, body)
+                yield AuditNote.for_row(table, _record_kind(table, new), new, form, body)
 
     def _stored_values(self, write: Write, old: Row = MappingProxyType({})) -> dict[str, object]:
         """The written values as the database has them then."""
@@ -339,11 +341,11 @@ class Audit:
             for name, value in write.row.items()
         }
 
-    def write(self, notes: Iterable[AuditNote]) -> None:
+    def write_records(self, notes: Iterable[AuditNote]) -> None:
         key, now = self._key, unix_time()
         kept = read_saved_head(self._folder, key)
         self.conn.lock_audit()
-        newest = self.conn.stored(_NEWEST, (kept[0] if kept else 0,)).fetchone()
+        newest = self.conn.execute_raw(_NEWEST, (kept[0] if kept else 0,)).fetchone()
         seq, before, there = newest or (0, "", None)
         rows: list[tuple[object, ...]] = []
         cut_off = [*self._note_cut_off_end(kept, there)]
@@ -363,7 +365,7 @@ class Audit:
         told = kept[1] if cut_off and kept else self._told
         self._uncommitted = (seq, before), told
 
-    def roll_back(self) -> None:
+    def discard_notes(self) -> None:
         """The open transaction's changes are gone, and their records with them."""
         self._changes.clear()
         self._uncommitted = None
@@ -376,7 +378,7 @@ class Audit:
         if kept and kept[1] not in (there, self._told):
             yield AuditNote("", CUT_OFF, "", "[]", json.dumps({"record": kept[0], "hash": kept[1]}))
 
-    def committed(self, *, synced: bool) -> None:
+    def save_head_after_commit(self, *, synced: bool) -> None:
         """Note the newest record beside the store, so that its end can't be cut off unnoticed."""
         if self._uncommitted:
             (self._newest, self._told), self._unwritten, self._uncommitted = self._uncommitted, True, None
@@ -406,13 +408,13 @@ def _summarize_run_notes(notes: list[AuditNote]) -> Iterable[AuditNote]:
             yield note._replace(kind=INHERITED)
 
 
-def start_audit_chain(conn: Connection, path: Path) -> Audit:
+def start_audit_chain(conn: Connection, path: Path) -> AuditWriter:
     """Begin the chain, inside the migration that made its table. It takes over, unverified, rows that had none."""
     make_private_directory(audit_directory(path))  # for the head, wherever the key is
-    made = Audit(conn, path)
-    if conn.stored("select 1 from audit").fetchone() is None:
+    made = AuditWriter(conn, path)
+    if conn.execute_raw("select 1 from audit").fetchone() is None:
         found = [
-            AuditNote.of(
+            AuditNote.for_row(
                 table,
                 "taken over unverified",
                 row,
@@ -422,7 +424,7 @@ def start_audit_chain(conn: Connection, path: Path) -> Audit:
             for table in AUDITED
             for row in read_audited_rows(conn, table)
         ]
-        made.write(
+        made.write_records(
             [AuditNote("", "store", "", "[]", json.dumps({"taken over unverified": len(found)})), *found]
         )
     return made
@@ -430,14 +432,14 @@ def start_audit_chain(conn: Connection, path: Path) -> Audit:
 
 def read_audited_rows(conn: Connection, table: str) -> list[Row]:
     """Return every row of a table, with the columns that records are made of."""
-    return _to_rows(table, conn.stored(f"select {', '.join(_COLUMNS[table])} from {table}"))
+    return _to_row_mappings(table, conn.execute_raw(f"select {', '.join(_COLUMNS[table])} from {table}"))
 
 
-def _to_rows(table: str, found: Rows) -> list[Row]:
+def _to_row_mappings(table: str, found: Rows) -> list[Row]:
     return [dict(zip(_COLUMNS[table], row, strict=True)) for row in found.fetchall()]
 
 
-class Record(NamedTuple):
+class AuditRecord(NamedTuple):
     seq: int
     at: float
     kind: str
@@ -449,20 +451,20 @@ class Record(NamedTuple):
     mac: str
 
     @classmethod
-    def of(cls, row: Sequence[Any]) -> "Record":
+    def from_row(cls, row: Sequence[Any]) -> "AuditRecord":
         """As the table has it."""
         seq, at, kind, run, table, key, body, digest, mac = row
         return cls(seq, at, kind, run, table, *_unpack_audit_record(key, body), digest, mac)
 
-    def expected(self, before: str) -> str:
-        """The hash that it has after a record with the hash `before`."""
-        return compute_chain_hash(before, self[:7])
+    def expected_hash(self, previous_hash: str) -> str:
+        """The hash that it has after a record with the hash `previous_hash`."""
+        return compute_chain_hash(previous_hash, self[:7])
 
 
-def list_audit_records(conn: Connection, since: float = 0.0) -> Iterator[Record]:
+def list_audit_records(conn: Connection, since: float = 0.0) -> Iterator[AuditRecord]:
     """Yield the chain's records in their order, from a time on (unix, seconds)."""
     for row in conn.execute("select * from audit where at >= $1 order by seq", (since,)):
-        yield Record.of(row)
+        yield AuditRecord.from_row(row)
 
 
 def find_newest_record(conn: Connection) -> tuple[int, str] | None:
@@ -502,5 +504,5 @@ def _unpack_audit_record(key: str, body: str | None) -> tuple[str, str | None]:
     return (found, text) if inflate.eof and not inflate.unused_data else (key, body)
 
 
-def compute_chain_hash(before: str, columns: Iterable[object]) -> str:
-    return hashlib.sha256(f"{before}\n{json.dumps([*columns])}".encode()).hexdigest()
+def compute_chain_hash(previous_hash: str, columns: Iterable[object]) -> str:
+    return hashlib.sha256(f"{previous_hash}\n{json.dumps([*columns])}".encode()).hexdigest()

@@ -14,14 +14,14 @@ from interlock.engine.store import (
     Store,
     encode_keys_parameter,
     explain_store_errors,
-    keys_in_parameter_sql,
+    keys_subquery_sql,
     open_reader,
 )
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.tables import Condition
 from interlock.services.files.blobs import Blobs
 from interlock.services.files.disk import make_private_directory, require_path_below
-from interlock.services.files.filesystem import replace_file, store_content
+from interlock.services.files.filesystem import replace_private_file_locked, store_content
 from interlock.state.clock import unix_time
 
 if TYPE_CHECKING:
@@ -37,10 +37,10 @@ class RowBlobs(Blobs):
 
     conn: Connection
 
-    def store(self, name: str, body: bytes) -> None:
+    def store_named_body(self, name: str, body: bytes) -> None:
         store_blob(self.conn, f"outputs/{name}", body)
 
-    def load(self, name: str) -> bytes | None:
+    def load_named_body(self, name: str) -> bytes | None:
         return load_blob(self.conn, f"outputs/{name}")
 
 
@@ -70,13 +70,13 @@ def load_blob(conn: Connection, name: str) -> bytes | None:
     return b"".join(bytes(body) for (body,) in rows) if rows else None
 
 
-def load_patch(home: Path, run: str) -> bytes | None:
+def load_run_patch(home: Path, run: str) -> bytes | None:
     """The patch that a run on a git repository left; None: it left none."""
     with open_reader(home) as conn:
         return load_blob(conn, f"patches/{run}") if conn is not None and conn.blobs else None
 
 
-def delete_unused_outputs(conn: Connection, names: Iterable[str], since: float) -> None:
+def delete_outputs_not_stored_since(conn: Connection, names: Iterable[str], since: float) -> None:
     """Remove these unless they were stored after `since` (Unix time): then a row is about to name them."""
     for name in names:
         conn.delete("blobs", {"name": f"outputs/{name}", "at": Condition("<=", since)})
@@ -91,7 +91,7 @@ def store_output_file(store: Store, path: Path) -> None:
     with (
         explain_store_errors(store.path),
         path.open("rb") as file,
-        closing(store.connect_driver()) as conn,
+        closing(store.connect_for_driver()) as conn,
         conn.transaction(synced=True),
     ):
         store_blob(conn, f"outputs/{path.name}", file)
@@ -106,15 +106,16 @@ def fetch_output_file(store: Store, name: str) -> None:
         store_content(store.outputs, name, body)
 
 
-def store_changed_plans(conn: Connection, run: str, plans: Path, kept: dict[Path, int]) -> None:
-    """Store the plans that changed, with the connection's next commit. `kept`: when those that are stored changed."""
+def store_changed_plans(conn: Connection, run: str, plans: Path, stored_mtimes: dict[Path, int]) -> None:
+    """Store the plans that changed, with the connection's next commit. `stored_mtimes`: when those that are stored
+    changed."""
     for path in plans.rglob("*.md"):
         with suppress(FileNotFoundError):
-            if kept.get(path) != (changed := path.stat().st_mtime_ns):
+            if stored_mtimes.get(path) != (changed := path.stat().st_mtime_ns):
                 name, body = str(path.relative_to(plans)), path.read_bytes()
                 store_blob(conn, f"plans/{run}/{name}", body, owner=run)
                 _record_common_hash(plans, name, body)
-                kept[path] = changed
+                stored_mtimes[path] = changed
 
 
 def read_plans(conn: Connection, home: Path, run: str) -> Iterator[tuple[str, bytes]]:
@@ -159,7 +160,7 @@ def _read_common_hashes(plans: Path) -> dict[str, str]:
 
 def _record_common_hash(plans: Path, name: str, body: bytes) -> None:
     if (known := _read_common_hashes(plans)).get(name) != (digest := sha256(body).hexdigest()):
-        replace_file(plans / _IN_COMMON, json.dumps({**known, name: digest}).encode())
+        replace_private_file_locked(plans / _IN_COMMON, json.dumps({**known, name: digest}).encode())
 
 
 def store_plan(conn: Connection | None, home: Path, run: str, name: str, body: bytes) -> None:
@@ -169,12 +170,12 @@ def store_plan(conn: Connection | None, home: Path, run: str, name: str, body: b
         return
     file = require_path_below(home / "plans" / run, name)
     make_private_directory(file.parent)
-    replace_file(file, body)
+    replace_private_file_locked(file, body)
 
 
-def copy_plans(home: Path, run: str, fork: str) -> None:
+def copy_plans_to_fork(home: Path, run: str, fork: str) -> None:
     """Give a fork the plans of its parent."""
-    with Store(home).writing() as conn:
+    with Store(home).write_transaction() as conn:
         for name, body in [*read_plans(conn, home, run)]:
             store_plan(conn, home, fork, name, body)
 
@@ -200,7 +201,7 @@ def find_first_stored_commit(conn: Connection, commits: Sequence[str]) -> str:
     """The first of these commits that is in the store; empty: none is."""
     for start in range(0, len(commits), _AT_ONCE):
         names = [f"snapshots/{commit}" for commit in commits[start : start + _AT_ONCE]]
-        sql = f"select name from blobs where part = 0 and name in {keys_in_parameter_sql()}"
+        sql = f"select name from blobs where part = 0 and name in {keys_subquery_sql()}"
         known = {
             name
             for (name,) in conn.execute(sql, (encode_keys_parameter(names),), tables=("blobs",)).fetchall()
@@ -219,12 +220,12 @@ def store_snapshot_pack(
 
 def fetch_snapshot(conn: Connection, repository: "ShadowRepository", commit: str) -> None:
     """Make sure that the repository has a snapshot that perhaps another host took."""
-    if not conn.blobs or not repository.find_missing([commit]):
+    if not conn.blobs or not repository.find_missing_snapshots([commit]):
         return
     names = [
         name for (name,) in conn.execute(_WITH_BASES, (f"snapshots/{commit}",), tables=("blobs",)).fetchall()
     ]
-    wanted = repository.find_missing([name.removeprefix("snapshots/") for name in names])
+    wanted = repository.find_missing_snapshots([name.removeprefix("snapshots/") for name in names])
     repository.add_packs([load_blob(conn, f"snapshots/{name}") or b"" for name in wanted])
 
 
@@ -260,7 +261,7 @@ def _find_file_names(body: bytes, file: str | None) -> set[str]:
 def list_named_files(conn: Connection, outputs: Path, run: str) -> set[str]:
     """Names in `outputs/` held by the records of a run."""
     if not _is_file_list_complete(conn):  # a store of an earlier version
-        return _list_files_in_rows(conn, outputs, run)
+        return _find_files_named_in_rows(conn, outputs, run)
     return {
         name for (name,) in conn.execute("select name from named_files where run = $1", (run,)).fetchall()
     }
@@ -270,13 +271,13 @@ def list_files_named_by_any_run(conn: Connection, outputs: Path, names: Collecti
     """Which of these the rows of any run name. Inside a transaction: it completes the list of an earlier version."""
     if names and not _is_file_list_complete(conn):
         _complete_file_list(conn, outputs)
-    query = f"select distinct name from named_files where name in {keys_in_parameter_sql()}"
+    query = f"select distinct name from named_files where name in {keys_subquery_sql()}"
     return {name for (name,) in conn.execute(query, (encode_keys_parameter(names),)).fetchall()}
 
 
 def relist_named_files(conn: Connection, outputs: Path, run: str) -> None:
     """List what a run's rows name that are left."""
-    for name in _list_files_in_rows(conn, outputs, run):
+    for name in _find_files_named_in_rows(conn, outputs, run):
         conn.insert("named_files", {"name": name, "run": run}, "keep")
 
 
@@ -292,7 +293,7 @@ def _complete_file_list(conn: Connection, outputs: Path) -> None:
     conn.insert("named_files", {"name": "", "run": ""}, "keep")
 
 
-def _list_files_in_rows(conn: Connection, outputs: Path, run: str) -> set[str]:
+def _find_files_named_in_rows(conn: Connection, outputs: Path, run: str) -> set[str]:
     rows = [
         *conn.execute("select body, file from chain where run = $1", (run,)),
         *conn.execute("select result, result_file from journal where run = $1", (run,)),

@@ -20,26 +20,26 @@ class SqlChain:
 
     conn: Connection
 
-    def add(self, name: str, run: str, record: StoredRecord, body: bytes) -> None:
+    def add_record(self, name: str, run: str, record: StoredRecord, body: bytes) -> None:
         record_named_files(self.conn, run, body, record.file)
         row = record._replace(body=deflate_body(record.body)) if record.body else record
         self.conn.insert("chain", {"id": name, "run": run, **row._asdict()}, "keep")
 
-    def find(self, name: str) -> StoredRecord | None:
+    def find_record(self, name: str) -> StoredRecord | None:
         row = self.conn.execute(
             "select parent, body, file from chain where id = $1", (name,), tables=("chain",)
         ).fetchone()
         return StoredRecord(*row) if row else None
 
-    def blobs(self, outputs: Path) -> Blobs:
+    def blob_storage(self, outputs: Path) -> Blobs:
         return open_blob_storage(self.conn, outputs)
 
-    def after(self, parent: str) -> list[str]:
+    def list_following_records(self, parent: str) -> list[str]:
         """The records that follow one."""
         rows = self.conn.execute("select id from chain where parent = $1", (parent,), tables=("chain",))
         return [name for (name,) in rows.fetchall()]
 
-    def messages(self, run: str) -> list[tuple[str, str]]:
+    def list_message_records(self, run: str) -> list[tuple[str, str]]:
         """Each message's record and the one before it; those of this run first."""
         query = "select id, parent from chain where parent <> '' order by run <> $1"
         return self.conn.execute(query, (run,), tables=("chain",)).fetchall()
@@ -72,7 +72,7 @@ def list_dropped_messages(home: Path, run: str, head: str | None = None) -> list
         if conn is None:
             return []
         chain = ChainTranscript(SqlChain(conn), home / "outputs", run)
-        while head and (old := chain.continued(head)):
+        while head and (old := chain.find_continued_head(head)):
             kept = Counter(m.model_dump_json() for m in chain.read(head))
             gone: list[Message] = []
             for message in chain.read(old):

@@ -93,18 +93,18 @@ class RootCheckpoint:
     saved: bytes
 
     @cached_property
-    def _read(self) -> dict[str, Any]:
+    def _decoded(self) -> dict[str, Any]:
         return decode_checkpoint(self.kind, self.saved)
 
     @property
-    def made(self) -> float:
+    def created_at(self) -> float:
         """Unix time, seconds."""
-        return datetime.fromisoformat(self._read["ts"]).timestamp()
+        return datetime.fromisoformat(self._decoded["ts"]).timestamp()
 
     @property
     def values(self) -> dict[str, Any]:
         """The channels' values, LangGraph's own among them."""
-        return self._read["channel_values"]
+        return self._decoded["channel_values"]
 
 
 def list_root_checkpoints(home: Path, run: str) -> list[RootCheckpoint]:

@@ -30,14 +30,14 @@ if TYPE_CHECKING:
     from interlock.engine.store.jobs import Jobs
 
 
-class JsonForm(NamedTuple):
+class JsonFormat(NamedTuple):
     """How a database's own functions once wrote what is recorded: each record stands on the bytes of the one before."""
 
     separators: tuple[str, str]
     short_numbers: bool
     """Whether a time without a fraction is written as an integer."""
 
-    def text(self, value: object) -> str:
+    def to_json(self, value: object) -> str:
         return json.dumps(value, ensure_ascii=False, separators=self.separators)
 
     def hash_numbers(self, row: Row, *names: str) -> str:
@@ -81,8 +81,8 @@ class BufferedCheckpoints(Protocol):
     """Checkpoints that wait for the connection's next commit: the saver's."""
 
     @property
-    def waits(self) -> bool: ...
-    def write(self) -> None:
+    def has_buffered_rows(self) -> bool: ...
+    def write_buffered_checkpoints(self) -> None:
         """Write them, inside the transaction."""
         ...
 
@@ -90,7 +90,7 @@ class BufferedCheckpoints(Protocol):
         """They are committed."""
         ...
 
-    def give_up(self) -> None:
+    def drop_buffer(self) -> None:
         """They are lost."""
         ...
 
@@ -129,7 +129,7 @@ class Connection(ABC):
     """Ends a query whose rows nobody else may change before the commit; empty where writers take turns."""
     change_lock: ClassVar[str] = ""
     """As `row_lock`, for rows that this connection changes."""
-    json_form: ClassVar[JsonForm]
+    json_form: ClassVar[JsonFormat]
     """How records of the audit write JSON."""
     reads: ClassVar[tuple[str, ...]] = ("select", "with")
     """How statements begin that write nothing."""
@@ -141,7 +141,7 @@ class Connection(ABC):
         self.saver: BufferedCheckpoints | None = None
         """Buffers checkpoints of its own until the connection commits."""
         self._check: Callable[[], None] | None = None
-        self.turn = threading.RLock()
+        self.write_lock = threading.RLock()
         """Held by the thread that writes, and while rows wait to be written."""
         self.shared_home: Path | None = None
         """This host's state directory, of a store whose rows others may write; None: it is this user's alone."""
@@ -151,23 +151,23 @@ class Connection(ABC):
     def in_transaction(self) -> bool: ...
 
     @abstractmethod
-    def watch(self, write: Write) -> None:
+    def note_for_audit(self, write: Write) -> None:
         """Note what the audit records of a write, right before it."""
 
     @abstractmethod
-    def stored(self, sql: str, values: Values = ()) -> Rows:
+    def execute_raw(self, sql: str, values: Values = ()) -> Rows:
         """Run any statement on committed rows, for callers that handle buffered ones themselves."""
 
     @abstractmethod
     def execute_many(self, sql: str, rows: Sequence[Values]) -> None:
         """Run a statement once for each of the rows of values."""
 
-    def ask(self, sql: str, values: Values = ()) -> Rows:
+    def execute_pipelined(self, sql: str, values: Values = ()) -> Rows:
         """Query in the open transaction; the answer may be read at its end, so that nobody waits for it before."""
-        return FetchedRows(0, self.stored(sql, values).fetchall())
+        return FetchedRows(0, self.execute_raw(sql, values).fetchall())
 
     @abstractmethod
-    def begun(self, synced: bool) -> AbstractContextManager[None]:
+    def database_transaction(self, synced: bool) -> AbstractContextManager[None]:
         """A transaction: it calls `check` and commits at its end, or is taken back."""
 
     @abstractmethod
@@ -183,15 +183,15 @@ class Connection(ABC):
 
     def drop_audit(self) -> None:
         """Record nothing in this store."""
-        self.stored("drop table audit")
+        self.execute_raw("drop table audit")
 
-    def write_buffered_rows(self, waiting: Iterable[Write]) -> None:
+    def write_buffered_rows(self, buffered: Iterable[Write]) -> None:
         """Write buffered rows in the open transaction."""
-        for write in waiting:
+        for write in buffered:
             self._execute_write(write)
 
     @abstractmethod
-    def columns(self, table: str) -> list[Column]:
+    def list_columns(self, table: str) -> list[Column]:
         """A table's columns, in its order; empty: there is no such table."""
 
     @abstractmethod
@@ -206,47 +206,47 @@ class Connection(ABC):
         """Query. `tables`: those that it reads, where a driver's other waiting rows shall go on waiting."""
         if not sql.lstrip().startswith(self.reads):
             raise RuntimeError(f"expected a query; rows are written by insert, update and delete: {sql}")
-        with self.turn:
+        with self.write_lock:
             if not self.in_transaction and (tables is None or self._has_buffered_rows_of(tables)):
                 self.flush()
-            return self.stored(sql, values)
+            return self.execute_raw(sql, values)
 
     def _has_buffered_rows_of(self, tables: Collection[str]) -> bool:
         """Whether a row of one of these tables waits."""
-        if self.saver and self.saver.waits and not CHECKPOINTS.isdisjoint(tables):
+        if self.saver and self.saver.has_buffered_rows and not CHECKPOINTS.isdisjoint(tables):
             return True
         return any(table in tables for write in self._waiting.values() for table in write.tables)
 
-    def insert(self, table: str, row: Row, again: OnConflict = "refuse") -> Rows:
-        """Insert a row of a registered table (column → value). `again`: what becomes of one with the same key."""
-        return self._write(build_insert(table, row, again))
+    def insert(self, table: str, row: Row, on_conflict: OnConflict = "refuse") -> Rows:
+        """Insert a row of a registered table (column → value). `on_conflict`: what becomes of one with the same key."""
+        return self._write_or_buffer(build_insert(table, row, on_conflict))
 
     def insert_all(
-        self, table: str, rows: Iterable[Row], again: Literal["refuse", "keep"] = "refuse"
+        self, table: str, rows: Iterable[Row], on_conflict: Literal["refuse", "keep"] = "refuse"
     ) -> None:
         """Inside a transaction: insert rows that have the same columns."""
-        writes = [build_insert(table, row, again) for row in rows]
+        writes = [build_insert(table, row, on_conflict) for row in rows]
         for write in writes:
-            self.watch(write)
+            self.note_for_audit(write)
         if writes:
             self.execute_many(writes[0].sql, [write.values for write in writes])
 
     def update(self, table: str, row: Row, where: Row) -> Rows:
         """Set these columns of the rows that meet every condition."""
-        return self._write(build_update(table, row, where))
+        return self._write_or_buffer(build_update(table, row, where))
 
     def delete(self, table: str, where: Row) -> Rows:
         """Delete the rows that meet every condition."""
-        return self._write(build_delete(table, where))
+        return self._write_or_buffer(build_delete(table, where))
 
-    def run(self, sql: str, values: Values, tables: tuple[str, ...]) -> Rows:
+    def run_write_statement(self, sql: str, values: Values, tables: tuple[str, ...]) -> Rows:
         """Write these tables by a statement that `insert`, `update` and `delete` can't express. It changes no audited
         row.
         """
-        return self._write(Write(tables, sql, tuple(values), "statement"))
+        return self._write_or_buffer(Write(tables, sql, tuple(values), "statement"))
 
-    def _write(self, write: Write) -> Rows:
-        with self.turn:
+    def _write_or_buffer(self, write: Write) -> Rows:
+        with self.write_lock:
             if self.in_transaction:
                 return self._execute_write(write)
             if not self.buffers:
@@ -254,14 +254,14 @@ class Connection(ABC):
                     return self._execute_write(write)
             if not all(TABLE[table].waits for table in write.tables):
                 raise RuntimeError(f"a driver's write outside a transaction isn't fenced: {write.sql}")
-            identity = write.identity
+            identity = write.replacement_key
             self._waiting.pop(identity, None)  # it moves to the end
             self._waiting[identity] = write
             return FetchedRows(0, [])
 
     def _execute_write(self, write: Write) -> Rows:
-        self.watch(write)
-        return self.stored(write.sql, write.values)
+        self.note_for_audit(write)
+        return self.execute_raw(write.sql, write.values)
 
     @contextmanager
     def transaction(self, *, synced: bool = False) -> Generator[Self]:
@@ -270,39 +270,39 @@ class Connection(ABC):
 
         `synced`: it and all earlier commits survive a power cut.
         """
-        with self.turn:
+        with self.write_lock:
             if self.in_transaction:
                 yield self
                 return
-            with self.begun(synced):
+            with self.database_transaction(synced):
                 self.write_buffered_rows(self._waiting.values())
                 if self.saver:
-                    self.saver.write()
+                    self.saver.write_buffered_checkpoints()
                 yield self
             self._waiting.clear()
             if self.saver:
                 self.saver.mark_buffer_written()
 
-    def flush(self, *, last: bool = False) -> None:
-        """Commit buffered rows, if any. `last`: if that fails they are dropped, as after a kill."""
-        with self.turn:
-            if self.in_transaction or not (self._waiting or (self.saver and self.saver.waits)):
+    def flush(self, *, drop_on_failure: bool = False) -> None:
+        """Commit buffered rows, if any. `drop_on_failure`: if that fails they are dropped, as after a kill."""
+        with self.write_lock:
+            if self.in_transaction or not (self._waiting or (self.saver and self.saver.has_buffered_rows)):
                 return
             try:
                 with self.transaction():
                     pass
             except Exception:
-                if last:
+                if drop_on_failure:
                     self._waiting.clear()
                     if self.saver:
-                        self.saver.give_up()
+                        self.saver.drop_buffer()
                 raise
 
-    def guard(self, check: Callable[[], None]) -> None:
+    def set_commit_check(self, check: Callable[[], None]) -> None:
         """Call `check` as part of each commit: what it raises takes the transaction back."""
         self._check = check
 
-    def check(self) -> None:
+    def run_commit_check(self) -> None:
         """Raise what the guard says against a commit."""
         if self._check:
             self._check()
@@ -342,14 +342,14 @@ class Adapter(ABC):
         """A connection that only reads, whose rows know their columns' names; None: there is no store yet."""
 
     @abstractmethod
-    def is_current(self, conn: Connection) -> bool | None:
+    def is_schema_current(self, conn: Connection) -> bool | None:
         """Whether the tables are those of this version; None: there are none yet.
 
         Raises `StoreError` if they are a newer program's.
         """
 
     @abstractmethod
-    def migrate(self, conn: Any) -> None:
+    def migrate_schema(self, conn: Any) -> None:
         """Make the tables, or what a store of an earlier version lacks of them."""
 
     @abstractmethod
@@ -357,9 +357,9 @@ class Adapter(ABC):
         """Convert errors of the database and the disk to one line that says what to do."""
 
     @abstractmethod
-    def changes(self) -> ChangeDetector: ...
+    def make_change_detector(self) -> ChangeDetector: ...
 
-    def only_reads(self) -> str:
+    def read_only_reason(self) -> str:
         """Why whoever signs in to the store may change nothing in it; empty: they may."""
         return ""
 
@@ -367,7 +367,7 @@ class Adapter(ABC):
         """Pid of the process that every other writer waits for; None: nobody, or unknown."""
         return None
 
-    def damaged_pages(self, conn: Connection, *, quick: bool) -> list[str]:  # noqa: ARG002
+    def find_damaged_pages(self, conn: Connection, *, quick: bool) -> list[str]:  # noqa: ARG002
         """What it finds wrong with its file; `quick`: at most one line, and indexes aren't compared."""
         return []
 
@@ -375,5 +375,5 @@ class Adapter(ABC):
         """Bytes of the file that hold nothing."""
         return 0
 
-    def shrink(self, conn: Connection) -> None:  # noqa: B027 - a server does it by itself
+    def shrink_file(self, conn: Connection) -> None:  # noqa: B027 - a server does it by itself
         """Give free pages back; not while others use the store."""

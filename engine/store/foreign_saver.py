@@ -20,9 +20,13 @@ from interlock.engine.store.saver import Saver
 from interlock.engine.store.steps import StepLog
 from interlock.graphs import langgraph_internals, stored_channels
 from interlock.graphs.foreign_node_sources import node_sources
-from interlock.graphs.foreign_requests import breakpoint_request, interrupt_requests, resume_value_of_answers
+from interlock.graphs.foreign_requests import (
+    make_breakpoint_request,
+    requests_from_interrupt,
+    resume_value_from_answers,
+)
 from interlock.graphs.pipeline import Pipeline
-from interlock.graphs.stored_values import StoredForm, find_unstorable
+from interlock.graphs.stored_values import StoredForm, describe_unstorable_value
 from interlock.state.calls import Answer, ApprovalRequest
 from interlock.state.clock import unix_time
 from interlock.state.errors import RunError
@@ -76,16 +80,16 @@ class ForeignSaver(Saver):
     def _encode_value(self, channel: str, value: Any) -> Any:
         """The value, or what the graph's own serializer makes of it, if that brings it back. Raises `RunError` for
         one that can't be hidden as all of the state is."""
-        if self._own is None or not stored_channels.holds_graph_values(channel, value):
+        if self._own is None or not stored_channels.is_graph_value(channel, value):
             return value
-        is_ours = not find_unstorable(value, self.known, self.serde)
+        is_ours = not describe_unstorable_value(value, self.known, self.serde)
         if is_ours and not self._hides:
             return value
         if is_ours:
             kind, data = self.serde.dumps_typed(value)
-            if made := self._encode_by_own_serializer(data, kind):
+            if made := self._encode_by_graph_serializer(data, kind):
                 return made
-        made = self._encode_by_own_serializer(value)
+        made = self._encode_by_graph_serializer(value)
         if made is None and self._hides:
             raise RunError(
                 f"{channel or 'A result'!r} holds a value that the graph's own serializer doesn't bring back: "
@@ -93,7 +97,7 @@ class ForeignSaver(Saver):
             )
         return made or value
 
-    def _encode_by_own_serializer(self, value: Any, packed: str = "") -> OwnForm | None:
+    def _encode_by_graph_serializer(self, value: Any, packed: str = "") -> OwnForm | None:
         """None: its serializer doesn't bring the value back."""
         try:
             kind, data = self._own.dumps_typed(value)
@@ -135,12 +139,12 @@ class ForeignSaver(Saver):
         writes = [(channel, self._encode_value(channel, value)) for channel, value in writes]
         given = dict(writes)
         kept = {key: value for key, value in given.items() if key not in stored_channels.BOOKKEEPING}
-        self.check_storable(kept, self.steps.node_of(task_id))
+        self.check_storable(kept, self.steps.find_node_of_task(task_id))
         with self._one:
             thread = str(config["configurable"]["thread_id"])  # pyright: ignore[reportTypedDictNotRequiredAccess]
             for item in given.get("__interrupt__", ()):
                 if isinstance(item, Interrupt):
-                    self.ask(thread, item, self.steps.node_of(task_id))
+                    self.write_interrupt_requests(thread, item, self.steps.find_node_of_task(task_id))
             super().put_writes(config, writes, task_id, task_path)
             if not given.keys() <= stored_channels.BOOKKEEPING:  # it is over, and asks nothing more
                 self._approvals.withdraw_requests(f"interrupt:{task_id}:")
@@ -152,7 +156,7 @@ class ForeignSaver(Saver):
             found = super().get_tuple(config)
         return found and self._decode_values(found)
 
-    def take_over(self, run: str, found: CheckpointTuple) -> None:
+    def import_checkpoint(self, run: str, found: CheckpointTuple) -> None:
         """Write a checkpoint of another saver's thread, with its tasks' writes, as the run's. Raises `RunError`."""
         values = self._encode_values(found.checkpoint["channel_values"])
         self.check_storable(values)
@@ -168,54 +172,55 @@ class ForeignSaver(Saver):
         for task, writes in tasks.items():
             self._write_task_writes({"configurable": place}, writes, task, "")
 
-    def ask(self, thread: str, item: Any, node: str) -> None:
+    def write_interrupt_requests(self, thread: str, interrupt: Any, node: str) -> None:
         """Write the interrupt's requests; a graph around the node's writes the same interrupt again."""
         node = node or "node"
         written = (
             "select key from approvals where run = $1 and key like 'interrupt:%:' || $2 || ':%' order by seq"
         )
         keys = [
-            key for (key,) in self.conn.execute(written, (thread, item.id), tables=("approvals",)).fetchall()
+            key
+            for (key,) in self.conn.execute(written, (thread, interrupt.id), tables=("approvals",)).fetchall()
         ]
-        if not keys and isinstance(item.value, str) and self._approvals.find_request(item.value):
-            keys.append(item.value)  # an effect asks what became of it
-        for request in [] if keys else interrupt_requests(item, node):
+        if not keys and isinstance(interrupt.value, str) and self._approvals.find_request(interrupt.value):
+            keys.append(interrupt.value)  # an effect asks what became of it
+        for request in [] if keys else requests_from_interrupt(interrupt, node):
             self._approvals.write_request(request)
             keys.append(request.key)
-        self.conn.update("approvals", {"interrupt": None}, {"run": thread, "interrupt": item.id})
+        self.conn.update("approvals", {"interrupt": None}, {"run": thread, "interrupt": interrupt.id})
         for key in keys:
-            self.conn.update("approvals", {"interrupt": item.id}, {"run": thread, "key": key})
+            self.conn.update("approvals", {"interrupt": interrupt.id}, {"run": thread, "key": key})
 
     @override
-    def begin_drive(self, run: str, app: Any) -> None:
+    def record_graph_code(self, run: str, app: Any) -> None:
         record_node_sources(self.conn, run, node_sources(app))
 
     @override
-    def end_run(self, run: str) -> None:
+    def record_run_end(self, run: str) -> None:
         mark_run_done(self.conn, run)
 
     @override
-    def find_lost_keys(self, values: Iterable[str], known: Container[str]) -> Sequence[str]:
+    def find_unknown_state_keys(self, values: Iterable[str], known: Container[str]) -> Sequence[str]:
         return ()  # LangGraph leaves out what its graph has no key for
 
     @override
-    def find_waiting_breakpoints(self, run: str, app: Any, snapshot: Any) -> set[str]:
+    def ask_at_breakpoints(self, run: str, app: Any, snapshot: Any) -> set[str]:
         if not langgraph_internals.has_breakpoints(app):
             return set()
-        found = langgraph_internals.find_breakpoint_stops(app, snapshot, self._list_nodes_before)
+        found = langgraph_internals.find_breakpoint_stops(app, snapshot, self._list_nodes_of_last_superstep)
         return {
             name
             for name, *about in found
-            if self._ask_at_breakpoint(run, name, breakpoint_request(name, *about))
+            if self._request_breakpoint_answer(run, name, make_breakpoint_request(name, *about))
         }
 
     @override
-    def answers(self, run: str, waiting: Mapping[str, Any]) -> dict[str, Any]:
+    def resume_values_by_interrupt(self, run: str, interrupts: Mapping[str, Any]) -> dict[str, Any]:
         return {
-            name: given for name, given in answers_by_interrupt(self.conn, run).items() if name in waiting
+            name: given for name, given in answers_by_interrupt(self.conn, run).items() if name in interrupts
         }
 
-    def _list_nodes_before(self, snapshot: Any) -> list[str]:
+    def _list_nodes_of_last_superstep(self, snapshot: Any) -> list[str]:
         """The nodes of the superstep that ended with this checkpoint."""
         if not snapshot.metadata or snapshot.metadata["source"] != "loop":
             return []
@@ -226,7 +231,7 @@ class ForeignSaver(Saver):
             for (node,) in self.conn.execute(nodes, (run, parent[-12:]), tables=("step_rows", "step_kinds"))
         ]
 
-    def _ask_at_breakpoint(self, thread: str, checkpoint: str, request: ApprovalRequest) -> bool:
+    def _request_breakpoint_answer(self, thread: str, checkpoint: str, request: ApprovalRequest) -> bool:
         """Ask at a breakpoint, once; whether it still waits for a person."""
         self._approvals.write_request(request)
         with self.conn.transaction() as conn:
@@ -235,7 +240,7 @@ class ForeignSaver(Saver):
         return self._approvals.find_answer(request.key) is None
 
     @override
-    def _note_interrupts(self, thread: str, interrupts: Any) -> None:
+    def _record_interrupts(self, thread: str, interrupts: Any) -> None:
         """They are noted already."""
 
     @override
@@ -243,7 +248,7 @@ class ForeignSaver(Saver):
         return "open", ""
 
     @override
-    def _ends_with_superstep(self, namespace: str) -> bool:
+    def _is_dropped_after_superstep(self, namespace: str) -> bool:
         return ":" in namespace  # without, a graph that remembers from call to call
 
     @override
@@ -256,14 +261,14 @@ class _EffectSerde:
     """Stores what effects return as the state of the graph is stored."""
 
     serde: Any
-    formed: Callable[[str, Any], Any]
-    unformed: Callable[[Any], Any]
+    encode_value: Callable[[str, Any], Any]
+    decode_value: Callable[[Any], Any]
 
     def dumps_typed(self, value: Any) -> tuple[str, bytes]:
-        return self.serde.dumps_typed(self.formed("", value))
+        return self.serde.dumps_typed(self.encode_value("", value))
 
     def loads_typed(self, row: tuple[str, bytes]) -> Any:
-        return self.unformed(self.serde.loads_typed(row))
+        return self.decode_value(self.serde.loads_typed(row))
 
 
 def make_saver(
@@ -293,7 +298,9 @@ def open_memory_store(path: Path) -> Generator[BaseStore]:
         """Keeps values that are no JSON object, too, as LangGraph's other stores do."""
 
         def batch(self, ops: Iterable[Op]) -> list[Result]:
-            return [_unwrap_values(found) for found in super().batch([_wrap_value(op) for op in ops])]
+            return [
+                _unwrap_bare_values(found) for found in super().batch([_wrap_bare_value(op) for op in ops])
+            ]
 
     with AnyValue.from_conn_string(str(path)) as store:
         store.setup()
@@ -303,13 +310,13 @@ def open_memory_store(path: Path) -> Generator[BaseStore]:
 _BARE = "interlock: a value that is no object"
 
 
-def _wrap_value(op: Op) -> Op:
+def _wrap_bare_value(op: Op) -> Op:
     if isinstance(op, PutOp) and not isinstance(op.value, dict | None):
         return op._replace(value={_BARE: op.value})
     return op
 
 
-def _unwrap_values(found: Result) -> Result:
+def _unwrap_bare_values(found: Result) -> Result:
     for item in cast("list[Any]", found if isinstance(found, list) else [found]):
         if isinstance(item, Item) and {*item.value} == {_BARE}:
             item.value = item.value[_BARE]
@@ -376,5 +383,5 @@ def answers_by_interrupt(conn: Connection, run: str) -> dict[str, Any]:
             for _, r, a in several
         ]
         if all(answer for _, answer in asked):
-            found[name] = resume_value_of_answers(asked)
+            found[name] = resume_value_from_answers(asked)
     return found

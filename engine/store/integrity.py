@@ -19,27 +19,29 @@ _Check = Callable[[Any], object]
 
 
 def find_unreadable_rows(
-    conn: Connection, outputs: Path, told: Callable[[int, int], None] = lambda _done, _total: None
+    conn: Connection, outputs: Path, on_progress: Callable[[int, int], None] = lambda _done, _total: None
 ) -> Iterator[str]:
-    """One line per row, of any table, with a value its column can't hold. `told`: rows read, and rows in all."""
+    """One line per row, of any table, with a value its column can't hold. `on_progress`: rows read, and rows in all."""
     blobs, done = open_blob_storage(conn, outputs), 0
     total = sum(conn.execute(f"select count(*) from {table.name}").fetchone()[0] for table in TABLES)
     for table in TABLES:
-        checks = {name: _load_reader(where) for name, where in table.holds.items()}
-        columns = conn.columns(table.name)
+        checks = {name: _load_column_reader(where) for name, where in table.holds.items()}
+        columns = conn.list_columns(table.name)
         for values in conn.execute(f"select {', '.join(c.name for c in columns)} from {table.name}"):
             row = dict(zip((c.name for c in columns), tuple(values), strict=True))
-            told(done := done + 1, total)
+            on_progress(done := done + 1, total)
             wrong = [c.name for c in columns if not _fits_column(row[c.name], c)]
             wrong += [
-                n for n, check in checks.items() if n not in wrong and not _is_readable(check, row, n, blobs)
+                n
+                for n, check in checks.items()
+                if n not in wrong and not _is_column_readable(check, row, n, blobs)
             ]
             if wrong:
                 yield f"{', '.join(wrong)} of a row of {table.name!r}, run {row[table.owner]!r}"
 
 
-def _load_reader(where: str) -> _Check:
-    module, _, name = where.partition(":")
+def _load_column_reader(reference: str) -> _Check:
+    module, _, name = reference.partition(":")
     found = getattr(import_module(module), name)
     return getattr(found, "model_validate_json", found)
 
@@ -49,11 +51,11 @@ def _fits_column(value: object, column: Column) -> bool:
     return isinstance(value, column.kind) if value is not None else not column.needed
 
 
-def _is_readable(check: _Check, row: dict[str, Any], name: str, blobs: Blobs) -> bool:
+def _is_column_readable(check: _Check, row: dict[str, Any], name: str, blobs: Blobs) -> bool:
     try:
         value = row[name]
         if value is not None and name.endswith("file"):
-            value = blobs.load(value) or b""
+            value = blobs.load_named_body(value) or b""
         if value is not None:
             check((row["type"], value) if name in ("checkpoint", "value") else value)
     except Exception:  # readers fail in any way on bytes they don't expect
@@ -68,12 +70,12 @@ def parse_mapping(text: str | bytes) -> dict[str, Any]:
     return cast("dict[str, Any]", value)
 
 
-def check_list(text: str) -> None:
+def check_json_list(text: str) -> None:
     if not isinstance(json.loads(text), list):
         raise TypeError(f"no list: {text!r}")
 
 
-def record(body: bytes) -> None:
+def check_chain_record(body: bytes) -> None:
     from interlock.state.messages import Message  # deferred: lists import this module, and need no messages
 
     body = inflate_body(body)
@@ -86,15 +88,15 @@ def format_error(text: str) -> str:
     return f"{value['type']}: {value['message']}"
 
 
-def damaged_pages(home: Path, *, quick: bool = False) -> list[str]:
+def find_damaged_pages(home: Path, *, quick: bool = False) -> list[str]:
     """What the database finds wrong with its file; `quick`: at most one line, and indexes aren't compared."""
     with open_reader(home) as conn:
-        return Store(home).database.damaged_pages(conn, quick=quick) if conn else []
+        return Store(home).database.find_damaged_pages(conn, quick=quick) if conn else []
 
 
-def damage(home: Path, run: str) -> Iterator[str]:
+def find_damaged_records(home: Path, run: str) -> Iterator[str]:
     """One line per conversation record that is missing or was altered."""
-    from interlock.services.transcript import head_continued_by_root, record_hash
+    from interlock.services.transcript import parse_continued_head, record_hash
 
     with open_reader(home) as conn:
         if conn is None:
@@ -109,7 +111,7 @@ def damage(home: Path, run: str) -> Iterator[str]:
             body = blobs.read_body(row["body"], row["file"])
             if not isinstance(body, bytes) or record_hash(row["parent"], body) != row["id"]:
                 yield f"record {row['id'][:12]}… was changed, or its file is missing"
-            elif not row["parent"] and (old := head_continued_by_root(body)) and old not in known:
+            elif not row["parent"] and (old := parse_continued_head(body)) and old not in known:
                 yield f"record {old[:12]}… is missing; the chain {row['id'][:12]}… continues it"
             if row["parent"] and row["parent"] not in known:
                 yield f"record {row['parent'][:12]}… is missing; {row['id'][:12]}… follows it"

@@ -36,7 +36,7 @@ class Job(NamedTuple):
     """For which limit; empty: for none."""
 
 
-class UnsureRun(NamedTuple):
+class PossiblyAbandonedRun(NamedTuple):
     """A run that a job drives, or that none does, with what changes while somebody really drives it."""
 
     run: str
@@ -51,7 +51,7 @@ class UnsureRun(NamedTuple):
     held: int
 
 
-class Turn(NamedTuple):
+class ServerTurn(NamedTuple):
     job: int
     queue: str
     user: str
@@ -70,13 +70,13 @@ class Jobs:
 
     def is_set_up(self) -> bool:
         """Whether the store has a queue."""
-        return self._conn.stored("select to_regclass('procrastinate_jobs') is not null").fetchone()[0]
+        return self._conn.execute_raw("select to_regclass('procrastinate_jobs') is not null").fetchone()[0]
 
-    def now(self) -> datetime:
+    def database_time(self) -> datetime:
         """The time on the database's clock: those of hosts may differ."""
-        return self._conn.stored("select now()").fetchone()[0]
+        return self._conn.execute_raw("select now()").fetchone()[0]
 
-    def put(
+    def enqueue_job(
         self,
         task: str,
         lock: str,
@@ -95,119 +95,123 @@ class Jobs:
         with suppress(AlreadyEnqueued), self._raw.transaction():
             job.defer(**args)
 
-    def has(self, lock: str) -> bool:
+    def has_unfinished_job(self, lock: str) -> bool:
         """Whether a job with this lock waits or is being done."""
         sql = "select 1 from procrastinate_jobs where lock = $1 and status in ('todo', 'doing') limit 1"
-        return self._conn.stored(sql, (lock,)).fetchone() is not None
+        return self._conn.execute_raw(sql, (lock,)).fetchone() is not None
 
-    def due(self, lock: str) -> datetime | None:
+    def find_due_time(self, lock: str) -> datetime | None:
         """When the job with this lock is taken; None: none waits."""
-        found = self._conn.stored(f"select scheduled_at {_OF_LOCK}", (lock,)).fetchone()
+        found = self._conn.execute_raw(f"select scheduled_at {_OF_LOCK}", (lock,)).fetchone()
         return found[0] if found else None
 
-    def remove(self, lock: str) -> None:
+    def remove_waiting_job(self, lock: str) -> None:
         """Remove the job with this lock that waits."""
-        self._conn.stored(f"delete {_OF_LOCK}", (lock,))
+        self._conn.execute_raw(f"delete {_OF_LOCK}", (lock,))
 
-    def places(
+    def find_line_priorities(
         self, run: str, user: str, queue: str, bottom: int, top: int
     ) -> tuple[int | None, int | None, int | None]:
         """Priorities above `bottom`, up to `top`: of the run while it is driven, of the first in the queue's line, and
         of the last of this user.
         """
-        return self._conn.stored(_PLACES, (run, user, queue, bottom, top)).fetchone()
+        return self._conn.execute_raw(_PLACES, (run, user, queue, bottom, top)).fetchone()
 
-    def stop(self, run: str, *, only_turns: bool) -> bool | None:
+    def cancel_jobs_of_run(self, run: str, *, only_server_turns: bool) -> bool | None:
         """Remove the run's job that waits, and ask whoever drives it to stop; returns whether one does.
 
-        None: there was no job. `only_turns`: leave those of workers.
+        None: there was no job. `only_server_turns`: leave those of workers.
         """
-        found = self._conn.stored(f"{_STOPPABLE} {_TURNS if only_turns else ''}", (run,)).fetchall()
+        found = self._conn.execute_raw(
+            f"{_STOPPABLE} {_TURNS if only_server_turns else ''}", (run,)
+        ).fetchall()
         for job, _ in found:
             self._make_app().job_manager.cancel_job_by_id(job, abort=True, connection=self._raw)
         return any(doing for _, doing in found) if found else None
 
-    def is_asked_to_stop(self, run: str) -> bool:
+    def is_stop_requested(self, run: str) -> bool:
         sql = "select abort_requested from procrastinate_jobs where lock = $1 and status = 'doing'"
-        return any(asked for (asked,) in self._conn.stored(sql, (run,)))
+        return any(asked for (asked,) in self._conn.execute_raw(sql, (run,)))
 
-    def put_back(self, job: int, run: str) -> None:
+    def requeue_job(self, job: int, run: str) -> None:
         """Let another worker take a job that is being done; end it if a newer one of the run waits."""
         # A worker may die after it put a run back and before its job's end: then the newer job counts.
-        newer = self._conn.stored(f"select 1 {_OF_LOCK}", (run,)).fetchone()
+        newer = self._conn.execute_raw(f"select 1 {_OF_LOCK}", (run,)).fetchone()
         end = "finish_job_v1(id, 'failed', true)" if newer else "retry_job_v2(id, now(), null, null, null)"
         # Only while it is being done: another worker's sweep may have been quicker.
         sql = f"select procrastinate_{end} from procrastinate_jobs where id = $1 and status = 'doing'"
-        self._conn.stored(sql, (job,)).fetchall()
+        self._conn.execute_raw(sql, (job,)).fetchall()
 
-    def list_unsure_runs(self, stalled_s: float) -> list[UnsureRun]:
+    def list_possibly_abandoned_runs(self, stalled_s: float) -> list[PossiblyAbandonedRun]:
         """Runs of workers that may be abandoned."""
-        return [UnsureRun(*row) for row in self._conn.stored(_UNSURE, (stalled_s,))]
+        return [PossiblyAbandonedRun(*row) for row in self._conn.execute_raw(_UNSURE, (stalled_s,))]
 
     def remove_abandoned_jobs(self, task: str, stalled_s: float) -> list[dict[str, Any]]:
         """Remove the jobs of a task whose worker is gone; returns the arguments of each."""
-        return [args for (args,) in self._conn.stored(_ABANDONED, (task, stalled_s))]
+        return [args for (args,) in self._conn.execute_raw(_ABANDONED, (task, stalled_s))]
 
-    def seconds_since_heartbeat(self) -> dict[int, float]:
+    def worker_heartbeat_ages(self) -> dict[int, float]:
         """Workers with the seconds since their last sign of life."""
-        return dict(self._conn.stored(_WORKERS).fetchall())
+        return dict(self._conn.execute_raw(_WORKERS).fetchall())
 
-    def list_jobs(self) -> list[Job]:
-        return [Job(*facts, waits=_awaited_limit(error)) for *facts, error in self._conn.stored(_JOBS)]
+    def list_drive_jobs(self) -> list[Job]:
+        return [Job(*facts, waits=_awaited_limit(error)) for *facts, error in self._conn.execute_raw(_JOBS)]
 
     def list_unserved_runs(self, runs: Sequence[str], stalled_s: float) -> list[tuple[str, float]]:
         """Queue and seconds of waiting of each of these runs that could go on, if no worker gives a sign of life."""
-        return self._conn.stored(_UNSERVED, ([*runs], stalled_s)).fetchall()
+        return self._conn.execute_raw(_UNSERVED, ([*runs], stalled_s)).fetchall()
 
-    def connections(self) -> tuple[int, int]:
+    def count_server_connections(self) -> tuple[int, int]:
         """Connections to the store's server, of everybody who uses it, and how many it takes."""
-        return self._conn.stored(_CONNECTIONS).fetchone()
+        return self._conn.execute_raw(_CONNECTIONS).fetchone()
 
-    def count_driven(self, kind: str, name: str, but: int = 0) -> int:
+    def count_admitted_jobs(self, kind: str, name: str, except_job: int = 0) -> int:
         """The number of admitted jobs of a user, workflow or model, but this one."""
-        return self._conn.stored(_DRIVEN, (kind, name, but)).fetchone()[0]
+        return self._conn.execute_raw(_DRIVEN, (kind, name, except_job)).fetchone()[0]
 
-    def admit(self, job: int) -> None:
+    def mark_admitted(self, job: int) -> None:
         """Let a job count as driven."""
-        self._conn.stored(f"update procrastinate_jobs set {_ADMITTED} where id = $1", (job,))
+        self._conn.execute_raw(f"update procrastinate_jobs set {_ADMITTED} where id = $1", (job,))
 
-    def unmark_driven(self, job: int) -> bool:
+    def unmark_admitted(self, job: int) -> bool:
         """Let a job count no more; returns whether it did."""
-        return self._conn.stored(_END_ADMITTED, (job,)).rowcount > 0
+        return self._conn.execute_raw(_END_ADMITTED, (job,)).rowcount > 0
 
-    def hold(self, job: int, queue: str) -> None:
+    def move_to_held_queue(self, job: int, queue: str) -> None:
         """Move a job to a queue that no worker serves."""
-        self._conn.stored("update procrastinate_jobs set queue_name = $2 where id = $1", (job, queue))
+        self._conn.execute_raw("update procrastinate_jobs set queue_name = $2 where id = $1", (job, queue))
 
     def list_held_queues(self) -> list[str]:
         """Queues that no worker serves, and in which jobs wait."""
-        return [queue for (queue,) in self._conn.stored(_HELD)]
+        return [queue for (queue,) in self._conn.execute_raw(_HELD)]
 
-    def release(self, held: str, room: int | None) -> list[str]:
-        """Let the first jobs of a held queue be taken, at most `room`; returns their runs."""
-        return [run for (run,) in self._conn.stored(_RELEASED, (held, room))]
+    def release_jobs_of_queue(self, held_queue: str, most: int | None) -> list[str]:
+        """Let the first jobs of a held queue be taken, at most `most`; returns their runs."""
+        return [run for (run,) in self._conn.execute_raw(_RELEASED, (held_queue, most))]
 
     def make_waiting_jobs_due(self) -> None:
         """Let every job that waits for a limit be taken now."""
-        self._conn.stored(_HURRIED)
+        self._conn.execute_raw(_HURRIED)
 
-    def turn(self, run: str) -> Turn | None:
-        found = self._conn.stored(f"select {_TURN} from procrastinate_jobs where {_OF_RUN} {_TURNS}", (run,))
-        return next((Turn(*row) for row in found), None)
+    def find_server_turn(self, run: str) -> ServerTurn | None:
+        found = self._conn.execute_raw(
+            f"select {_TURN} from procrastinate_jobs where {_OF_RUN} {_TURNS}", (run,)
+        )
+        return next((ServerTurn(*row) for row in found), None)
 
-    def take_turn(self, job: int) -> None:
+    def mark_turn_taken(self, job: int) -> None:
         """Take a turn: it counts as driven, and no worker takes it."""
         sql = f"update procrastinate_jobs set status = 'doing', {_ADMITTED} where id = $1"
-        self._conn.stored(sql, (job,))
+        self._conn.execute_raw(sql, (job,))
 
-    def remove_turn(self, run: str) -> bool:
+    def remove_server_turn(self, run: str) -> bool:
         """Remove the run's turn; returns whether there was one."""
         sql = f"delete from procrastinate_jobs where {_OF_RUN} {_TURNS}"
-        return self._conn.stored(sql, (run,)).rowcount > 0
+        return self._conn.execute_raw(sql, (run,)).rowcount > 0
 
     def list_runs_of_server(self, server: str) -> list[str]:
         """Runs whose turns a server has or waits for."""
-        return [run for (run,) in self._conn.stored(_OF_SERVER, (server,))]
+        return [run for (run,) in self._conn.execute_raw(_OF_SERVER, (server,))]
 
 
 def _awaited_limit(error: str | None) -> str:

@@ -14,11 +14,11 @@ from pydantic import JsonValue
 from interlock.engine.store.blobs import open_blob_storage, record_named_files, store_changed_plans
 from interlock.engine.store.chain import SqlChain
 from interlock.engine.store.connection import Connection
-from interlock.engine.store.saver import Notice, Serde, ignore_notice
+from interlock.engine.store.saver import Notice, Serde, ignore_stored_value
 from interlock.engine.store.tables import TABLE, Plus, where_sql
-from interlock.graphs.langgraph_internals import types_stored_in_any_graph
-from interlock.graphs.stored_values import Names, StorableTypes, find_unstorable
-from interlock.services.hooks.hook_replies import Reply
+from interlock.graphs.langgraph_internals import always_storable_types
+from interlock.graphs.stored_values import Names, StorableTypes, describe_unstorable_value
+from interlock.services.hooks.hook_replies import HookReply
 from interlock.services.hooks.hook_settings import Hook
 from interlock.services.secrets.redaction import SHAPES, Redactor
 from interlock.state.calls import CallKey, CallView, Planned, ToolResult
@@ -73,7 +73,7 @@ class SqlJournal:
     """Rows that this drive, which alone changes any, has read or written; some aren't committed yet."""
 
     def find_row(self, key: CallKey, call: CallView) -> JournalRow | None:
-        row = self._row(key)
+        row = self._find_stored_row(key)
         if row is None:
             return None
         if row.tool != call.name or row.args_hash != args_hash(call):
@@ -92,30 +92,30 @@ class SqlJournal:
         )
 
     def record_changed_arguments(self, key: CallKey, call: CallView) -> None:
-        if self._row(key) is None:
-            self._write_checkpoint(key, self._new_row(call, "scheduled")._replace(args=json.dumps(call.args)))
+        if self._find_stored_row(key) is None:
+            self._write_row(key, self._new_row(call, "scheduled")._replace(args=json.dumps(call.args)))
 
     def read_call(self, key: CallKey) -> CallView:
         call = self.transcript.read_message(key.message).tool_calls[key.index]
         for attempt in range(key.attempt, 1, -1):
-            row = self._row(key.model_copy(update={"attempt": attempt}))
+            row = self._find_stored_row(key.model_copy(update={"attempt": attempt}))
             if row is not None and row.args is not None:
                 return CallView(id=call.id, name=row.tool, args=json.loads(row.args))
         return CallView(id=call.id, name=call.name, args=call.args)
 
     def record_intent(self, key: CallKey, call: CallView, planned: Planned | None = None) -> None:
-        row = self._row(key) or self._new_row(call, "intent")
+        row = self._find_stored_row(key) or self._new_row(call, "intent")
         if row.state == "done":
             return
-        text = self.redact.redact_planned(planned).model_dump_json() if planned else None
+        text = self.redact.redact_planned_change(planned).model_dump_json() if planned else None
         row = row._replace(state="intent", planned=text, intent_at=unix_time(), epoch=self.epoch)
         with self.conn.transaction(synced=True):
-            self._write_checkpoint(key, row)
+            self._write_row(key, row)
 
     def record_result(self, key: CallKey, call: CallView, result: ToolResult) -> None:
-        row = self._row(key) or self._new_row(call, "done")
+        row = self._find_stored_row(key) or self._new_row(call, "done")
         text = self.redact.redact_result(result).model_dump_json()
-        file = open_blob_storage(self.conn, self.outputs).store_if_long(text.encode())
+        file = open_blob_storage(self.conn, self.outputs).store_body_if_long(text.encode())
         done = row._replace(
             state="done",
             result=None if file else text,
@@ -127,7 +127,7 @@ class SqlJournal:
             if self.plans and self.conn.blobs:
                 store_changed_plans(self.conn, self.run, self.plans, self._plans)
             record_named_files(self.conn, self.run, text.encode(), file)
-            self._write_checkpoint(key, done)
+            self._write_row(key, done)
 
     def find_latest_attempt(self, message: str, index: int) -> CallKey:
         (attempt,) = self.conn.execute(
@@ -137,13 +137,13 @@ class SqlJournal:
         ).fetchone()
         return CallKey(message=message, index=index, attempt=attempt or 1)
 
-    def background_commands_since(self, since: int) -> tuple[list[CallView], int]:
-        if since >= self.epoch:
+    def list_ended_background_commands(self, since_epoch: int) -> tuple[list[CallView], int]:
+        if since_epoch >= self.epoch:
             return [], self.epoch
         rows = self.conn.execute(
             "select message, idx, attempt, result from journal where run = $1 and epoch >= $2 and epoch < $3 "
             """and result like '%"pid"%' order by done_at""",
-            (self.run, since, self.epoch),
+            (self.run, since_epoch, self.epoch),
             tables=("journal",),
         ).fetchall()
         keys = [
@@ -153,10 +153,10 @@ class SqlJournal:
         ]
         return [self.read_call(key) for key in keys], self.epoch
 
-    def undos_to_tell(self, head: str) -> list[str]:
+    def list_unreported_undos(self, head: str) -> list[str]:
         return [text for _, text in self._list_untold_undos(head)]
 
-    def record_undos_told(self, head: str, record: str) -> None:
+    def mark_undos_reported(self, head: str, record: str) -> None:
         for seq, _ in self._list_untold_undos(head):
             self.conn.update("undone", {"record": record}, {"run": self.run, "seq": seq})
 
@@ -165,7 +165,7 @@ class SqlJournal:
         sql = "select seq, text, record from undone where run = $1 order by seq"
         if not (rows := self.conn.execute(sql, (self.run,), tables=("undone",)).fetchall()):
             return []
-        after = {None, *SqlChain(self.conn).after(head)}
+        after = {None, *SqlChain(self.conn).list_following_records(head)}
         return [(seq, text) for seq, text, record in rows if record in after]
 
     def record_server_reply(self, asked: str, answer: JsonValue) -> None:
@@ -175,11 +175,11 @@ class SqlJournal:
         self.conn.insert("server_replies", row, "replace")
 
     def drop_result_text(self, key: CallKey, record: str) -> None:
-        row = self._row(key)
+        row = self._find_stored_row(key)
         if row is not None and row.result is not None and row.record is None:
             result = {**json.loads(row.result), "content": ""}
             text = json.dumps(result, ensure_ascii=False, separators=(",", ":"))
-            self._write_checkpoint(key, row._replace(result=text, record=record))
+            self._write_row(key, row._replace(result=text, record=record))
 
     def _load_result(self, row: _Row) -> ToolResult | None:
         text = open_blob_storage(self.conn, self.outputs).read_text(
@@ -192,24 +192,24 @@ class SqlJournal:
             return result.model_copy(update={"content": self.transcript.read_message(row.record).text})
         return result
 
-    def _row(self, key: CallKey) -> _Row | None:
+    def _find_stored_row(self, key: CallKey) -> _Row | None:
         where = self._row_key(key)
         if where in self._rows:
             return self._rows[where]
-        if where not in self._status_before:
+        if where not in self._keys_before_drive:
             return None
-        with self.conn.turn:
-            found = self.conn.stored(_SELECT, where).fetchone()
+        with self.conn.write_lock:
+            found = self.conn.execute_raw(_SELECT, where).fetchone()
         if found:
             self._rows[where] = _Row(*found)
         return self._rows.get(where)
 
     @cached_property
-    def _status_before(self) -> set[_Where]:
+    def _keys_before_drive(self) -> set[_Where]:
         """The run's rows from before this drive, which alone adds any."""
         query = "select run, message, idx, attempt from journal where run = $1"
-        with self.conn.turn:
-            return {tuple(row) for row in self.conn.stored(query, (self.run,))}
+        with self.conn.write_lock:
+            return {tuple(row) for row in self.conn.execute_raw(query, (self.run,))}
 
     def _row_key(self, key: CallKey) -> _Where:
         return (self.run, key.message, key.index, key.attempt)
@@ -217,7 +217,7 @@ class SqlJournal:
     def _new_row(self, call: CallView, state: str) -> _Row:
         return _Row(call.name, args_hash(call), None, state, None, None, None, None, self.epoch, None, None)
 
-    def _write_checkpoint(self, key: CallKey, row: _Row) -> None:
+    def _write_row(self, key: CallKey, row: _Row) -> None:
         where = self._row_key(key)
         place = dict(zip(TABLE["journal"].key, where, strict=True))
         self.conn.insert("journal", {**place, **row._asdict()}, "replace")
@@ -236,20 +236,20 @@ class SqlEffects:
     storable_classes: Names
     """Classes (module, name) of which results may be."""
     redact: Redactor = SHAPES
-    on_stored_value: Notice = ignore_notice
+    on_stored_value: Notice = ignore_stored_value
 
-    def find_row(self, task: str, key: str, place: str) -> EffectRow | None:  # noqa: ARG002 - a replay has other tasks
+    def find_row(self, task: str, key: str, node_path: str) -> EffectRow | None:  # noqa: ARG002 - a replay has other tasks
         found = self.conn.execute(
             "select state, attempt, type, value from effects where run = $1 and task = $2 and key = $3",
             (self.run, task, key),
             tables=("effects",),
         ).fetchone()
-        return _row(self.serde, *found) if found else None
+        return _to_effect_row(self.serde, *found) if found else None
 
-    def record_intent(self, task: str, key: str, place: str) -> None:
-        before = self.find_row(task, key, place)
+    def record_intent(self, task: str, key: str, node_path: str) -> None:
+        before = self.find_row(task, key, node_path)
         attempt = before.attempt + 1 if before else 1
-        where = {"run": self.run, "task": task, "key": key, "place": place}
+        where = {"run": self.run, "task": task, "key": key, "place": node_path}
         row = {"attempt": attempt, "state": "intent", "epoch": self.epoch, "intent_at": unix_time()}
         with self.conn.transaction(synced=True) as conn:
             conn.insert("effects", {**where, **row}, "replace")
@@ -268,10 +268,10 @@ class SqlEffects:
         row["raised"] = self.redact(replace_surrogates(update.raised))
         self.conn.insert("node_updates", {**row, "at": unix_time()}, "replace")
 
-    def update_to_replay(self, task: str, update: NodeUpdate) -> NodeUpdate | None: ...
+    def find_recorded_update(self, task: str, update: NodeUpdate) -> NodeUpdate | None: ...
 
     def record_result(self, task: str, key: str, result: Any) -> None:
-        if wrong := find_unstorable(result, self.storable_classes, self.serde):
+        if wrong := describe_unstorable_value(result, self.storable_classes, self.serde):
             query = "select place from effects where run = $1 and task = $2 and key = $3"
             (place,) = self.conn.execute(query, (self.run, task, key), tables=("effects",)).fetchone()
             raise RunError(
@@ -285,9 +285,9 @@ class SqlEffects:
             conn.update("effects", row, {"run": self.run, "task": task, "key": key})
 
 
-def make_effects(conn: Connection, run: str, epoch: int, redact: Redactor) -> SqlEffects:
+def make_effect_journal(conn: Connection, run: str, epoch: int, redact: Redactor) -> SqlEffects:
     """The journal of a drive, for results that any graph can store."""
-    known = StorableTypes(types_stored_in_any_graph())
+    known = StorableTypes(always_storable_types())
     return SqlEffects(conn, run, epoch, Serde(known), known, redact)
 
 
@@ -300,23 +300,23 @@ class RecordedEffects:
     serde: Any
     storable_classes: frozenset[tuple[str, ...]] = frozenset()
     redact: Redactor = SHAPES
-    on_stored_value: Notice = ignore_notice
+    on_stored_value: Notice = ignore_stored_value
 
     def __post_init__(self) -> None:
         self._given: dict[tuple[str, str], EffectRow] = {}
         self._left: dict[tuple[str, str], list[EffectRow]] = {}
         rows = "select place, key, attempt, type, value from recorded_effects where state = 'done' order by intent_at"
         for place, key, *row in self.conn.execute(rows, tables=("recorded_effects",)).fetchall():
-            self._left.setdefault((place, key), []).append(_row(self.serde, "done", *row))
+            self._left.setdefault((place, key), []).append(_to_effect_row(self.serde, "done", *row))
 
-    def find_row(self, task: str, key: str, place: str) -> EffectRow | None:
-        left = self._left.get((place, key))
+    def find_row(self, task: str, key: str, node_path: str) -> EffectRow | None:
+        left = self._left.get((node_path, key))
         if (task, key) not in self._given and left:
             self._given[task, key] = left.pop(0)
         return self._given.get((task, key))
 
-    def record_intent(self, task: str, key: str, place: str) -> None:  # noqa: ARG002 - as Effects
-        raise RunError(f"The run has no effect {key!r} in {place!r}, so a replay has no result of it.")
+    def record_intent(self, task: str, key: str, node_path: str) -> None:  # noqa: ARG002 - as Effects
+        raise RunError(f"The run has no effect {key!r} in {node_path!r}, so a replay has no result of it.")
 
     def record_failure(self, task: str, key: str) -> None: ...
 
@@ -324,7 +324,7 @@ class RecordedEffects:
 
     def record_update(self, task: str, update: NodeUpdate) -> None: ...
 
-    def update_to_replay(self, task: str, update: NodeUpdate) -> NodeUpdate | None:
+    def find_recorded_update(self, task: str, update: NodeUpdate) -> NodeUpdate | None:
         place, node, code, state = update[:4]
         where = {"run": self.run, "place": place, "node": node, "code": code, "state": state}
         same, values = where_sql(where)
@@ -341,7 +341,7 @@ class RecordedEffects:
                 raise RunError(self._missing_update_reason(where).format(node=node))
             then, kind, data, raised = rows[number[0]]
             # Its model calls count, too: those of later nodes have the next ordinals.
-            names = [column.name for column in conn.columns("recorded_calls")]
+            names = [column.name for column in conn.list_columns("recorded_calls")]
             sql = f"select {', '.join(names)} from recorded_calls where task like $1"
             calls = conn.execute(sql, (f"{then}%",)).fetchall()
             conn.insert_all("model_calls", [dict(zip(names, call, strict=True)) for call in calls], "keep")
@@ -363,7 +363,7 @@ _OF_OTHER_STATE = (
 _OF_OTHER_CODE = "Node {node!r} has changed since it ran, and doesn't run in a replay."
 
 
-def _row(serde: Any, state: Any, attempt: int, kind: str | None, data: bytes | None) -> EffectRow:
+def _to_effect_row(serde: Any, state: Any, attempt: int, kind: str | None, data: bytes | None) -> EffectRow:
     return EffectRow(state, attempt, serde.loads_typed((kind, data)) if kind else None)
 
 
@@ -393,7 +393,7 @@ class HookRow(NamedTuple):
     subject: str
     epoch: int
     """Number of the drive that last wrote it."""
-    reply: Reply | None
+    reply: HookReply | None
 
 
 _COLUMNS = "hook, attempt, name, source, command, idempotent, state, subject, epoch"
@@ -408,7 +408,7 @@ class HookLog:
     run: str
     epoch: int
 
-    def rows(self, event: str, key: str) -> list[HookRow]:
+    def list_firing_rows(self, event: str, key: str) -> list[HookRow]:
         """The hooks of a firing in execution order; the firing's own row comes first if present."""
         found = self.conn.execute(
             f"select reply, reply_file, {_COLUMNS} from hook_calls "
@@ -422,21 +422,21 @@ class HookLog:
         """Commit (power-safe) that hooks, each with its place and attempt, are about to run."""
         with self.conn.transaction(synced=True):
             for place, hook, attempt in hooks:
-                about = {"name": hook.title, "source": hook.source, "command": hook.command}
+                about = {"name": hook.display_name, "source": hook.source, "command": hook.command}
                 state = {"place": place, "attempt": attempt, "idempotent": hook.idempotent, "state": "intent"}
-                self._write_checkpoint("replace", firing, hook=hook.id, **about, **state)
+                self._write_row("replace", firing, hook=hook.id, **about, **state)
 
-    def record_reply(self, firing: Firing, hook: str, reply: Reply, *, last: bool) -> None:
+    def record_reply(self, firing: Firing, hook: str, reply: HookReply, *, last: bool) -> None:
         """Commit a hook's reply; `last` also closes the firing."""
         text = reply.model_dump_json()
-        file = open_blob_storage(self.conn, self.outputs).store_if_long(text.encode())
+        file = open_blob_storage(self.conn, self.outputs).store_body_if_long(text.encode())
         row = {"state": "done", "reply": None if file else text, "reply_file": file}
         row |= {"done_at": unix_time(), "epoch": self.epoch}
         with self.conn.transaction() as conn:
             record_named_files(conn, self.run, b"", file)
             conn.update("hook_calls", row, {**self._firing_key(firing), "hook": hook})
             if last:
-                self.close(firing)
+                self.close_firing(firing)
 
     def record_decision(self, firing: Firing, hooks: Sequence[str], state: str) -> None:
         """Record a person's decision about hooks cut off by a kill: `redo` or `skipped`."""
@@ -445,25 +445,25 @@ class HookLog:
                 row = {"state": state, "attempt": Plus(1), "epoch": self.epoch}
                 conn.update("hook_calls", row, {**self._firing_key(firing), "hook": hook})
 
-    def forget(self, firing: Firing) -> None:
+    def delete_firing(self, firing: Firing) -> None:
         """Delete the firing's rows, so that it starts over."""
         with self.conn.transaction() as conn:
             conn.delete("hook_calls", self._firing_key(firing))
 
-    def close(self, firing: Firing) -> None:
+    def close_firing(self, firing: Firing) -> None:
         """Mark the firing as over."""
         about = {"name": "", "source": "", "command": "", "idempotent": True}
         state = {"place": -1, "attempt": 1, "state": "done", "done_at": unix_time()}
         with self.conn.transaction():
-            self._write_checkpoint("keep", firing, hook=WHOLE, **about, **state)
+            self._write_row("keep", firing, hook=WHOLE, **about, **state)
 
     def _firing_key(self, firing: Firing) -> dict[str, object]:
         return {"run": self.run, "event": firing.event, "key": firing.key}
 
-    def _write_checkpoint(self, again: Literal["replace", "keep"], firing: Firing, **columns: object) -> None:
+    def _write_row(self, on_conflict: Literal["replace", "keep"], firing: Firing, **columns: object) -> None:
         row = {"run": self.run, **firing._asdict(), "epoch": self.epoch, "intent_at": unix_time(), **columns}
-        self.conn.insert("hook_calls", row, again)
+        self.conn.insert("hook_calls", row, on_conflict)
 
-    def _load_reply(self, text: str | None, file: str | None) -> Reply | None:
+    def _load_reply(self, text: str | None, file: str | None) -> HookReply | None:
         text = open_blob_storage(self.conn, self.outputs).read_text(text, file, "A hook's reply")
-        return Reply.model_validate_json(text) if text else None
+        return HookReply.model_validate_json(text) if text else None

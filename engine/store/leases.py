@@ -3,7 +3,7 @@
 from typing import Literal, NamedTuple, Protocol
 
 from interlock.engine.store.connection import Connection
-from interlock.engine.store.runs import find_first_task, list_run_and_subtasks
+from interlock.engine.store.runs import find_root_task, list_run_and_subtasks
 from interlock.engine.store.tables import Plus, Row
 from interlock.services.process.identity import ProcessIdentity, is_alive
 from interlock.state.errors import BusyError, StoreError
@@ -25,11 +25,13 @@ def read_lease(conn: Connection, run: str) -> LeaseRow | None:
     return row and LeaseRow(ProcessIdentity(*row[:4]), row[4], row[5], bool(row[6]))
 
 
-def claim_lease(conn: Connection, run: str, owner: ProcessIdentity, seen: LeaseRow | None) -> int | LeaseRow:
-    """Give the run to this owner, and return the new epoch; if its lease isn't as `seen`, return that instead."""
+def claim_lease(
+    conn: Connection, run: str, owner: ProcessIdentity, last_seen: LeaseRow | None
+) -> int | LeaseRow:
+    """Give the run to this owner, and return the new epoch; if its lease isn't as `last_seen`, return that instead."""
     with conn.transaction():
         row = read_lease(conn, run)
-        if row is not None and row.held and row != seen:
+        if row is not None and row.held and row != last_seen:
             return row
         epoch, beats = (row.epoch + 1, row.beat + 1) if row else (1, 1)
         kept = {"run": run, **owner._asdict(), "epoch": epoch, "beat": beats, "held": 1, "stop": None}
@@ -62,19 +64,19 @@ def _update_lease(conn: Connection, change: Row, run: str, epoch: int) -> bool |
         return None
 
 
-def request_stop(conn: Connection, run: str, how: "StopAsked") -> ProcessIdentity | None:
+def request_stop(conn: Connection, run: str, kind: "StopAsked") -> ProcessIdentity | None:
     """Inside a transaction: ask the run's driver to stop; its next heartbeat reads it. None: nobody drives the run."""
     row = read_lease(conn, run)
     if row is None or not row.held or is_alive(row.owner) is False:
         return None
-    conn.update("lease", {"stop": how}, {"run": run, "epoch": row.epoch})
+    conn.update("lease", {"stop": kind}, {"run": run, "epoch": row.epoch})
     return row.owner
 
 
-def record_stop_reason(conn: Connection, run: str, epoch: int, how: StopAsked) -> None:
+def record_stop_reason(conn: Connection, run: str, epoch: int, kind: StopAsked) -> None:
     """Note why the process of the drive with this epoch ends."""
     with conn.transaction():
-        conn.update("lease", {"stop": how}, {"run": run, "epoch": epoch, "stop": None})
+        conn.update("lease", {"stop": kind}, {"run": run, "epoch": epoch, "stop": None})
 
 
 def read_stop_request(conn: Connection, run: str, epoch: int) -> "StopAsked | None":
@@ -95,7 +97,7 @@ def revoke_lease(conn: Connection, run: str) -> None:
 
 def revoke_leases_of_process(conn: Connection, run: str, owner: ProcessIdentity) -> None:
     """Inside a transaction: free the leases of a process that has ended: those of the run and of its family."""
-    for one in list_run_and_subtasks(conn, find_first_task(conn, run)):
+    for one in list_run_and_subtasks(conn, find_root_task(conn, run)):
         row = read_lease(conn, one)
         if row and row.held and row.owner[:3] == owner[:3]:
             revoke_lease(conn, one)
@@ -125,7 +127,7 @@ def fence_commits(conn: Connection, lease: HeldLease) -> None:
         if row is None or row[0] != lease.epoch or not lease.held:
             raise lost_run_error(conn, lease)
 
-    conn.guard(check)
+    conn.set_commit_check(check)
 
 
 def lost_run_error(conn: Connection, lease: HeldLease) -> BusyError:

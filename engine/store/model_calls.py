@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from interlock.engine.store import encode_keys_parameter, keys_in_parameter_sql
+from interlock.engine.store import encode_keys_parameter, keys_subquery_sql
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.runs import TURN, list_run_and_subtasks, read_options
 from interlock.services.models.request import ModelRequest
@@ -28,13 +28,13 @@ class SqlModelLog:
     """The next ordinal by agent and role; only this drive adds calls."""
 
     @cached_property
-    def _answered(self) -> set[str]:
+    def _answered_tasks(self) -> set[str]:
         """Tasks whose call has a reply; this drive alone adds any."""
         query = "select task from model_calls where run = $1"
         return {task for (task,) in self.conn.execute(query, (self.run,), tables=("model_calls",))}
 
     def recorded(self, task: str) -> Reply | None:
-        if task not in self._answered:
+        if task not in self._answered_tasks:
             return None
         row = self.conn.execute(
             f"select record, model, finish_reason, problem, {_USAGE}, duration_ms "
@@ -95,7 +95,7 @@ class SqlModelLog:
                 "usd": reply.usage.usd,
             }
             conn.insert("model_calls", row)
-            self._answered.add(call.task)
+            self._answered_tasks.add(call.task)
         return reply.model_copy(update={"record": record, "message": self.transcript.read_message(record)})
 
 
@@ -114,7 +114,7 @@ def read_first_ordinals(conn: Connection, run: str) -> dict[tuple[str, str], int
     return {(agent, role): number for agent, role, number in kept}
 
 
-def read_usage(conn: Connection, run: str, record: str) -> Usage:
+def read_reply_usage(conn: Connection, run: str, record: str) -> Usage:
     """Tokens of the request whose reply is `record`."""
     sql = f"select {_USAGE} from model_calls where run = $1 and record = $2"
     row = conn.execute(sql, (run, record), tables=("model_calls",)).fetchone()
@@ -128,7 +128,7 @@ def _to_usage(row: Sequence[Any]) -> Usage:
 def sum_usage(conn: Connection, run: str) -> dict[str, Any]:
     """Tokens and calls of a run and its subtasks, in total and by model, as `stats` shows them."""
     runs = list_run_and_subtasks(conn, run)
-    of_task, listed = f"run in {keys_in_parameter_sql()}", (encode_keys_parameter(runs),)
+    of_task, listed = f"run in {keys_subquery_sql()}", (encode_keys_parameter(runs),)
     rows = conn.execute(
         "select model, count(*), sum(input_tokens), sum(output_tokens), sum(cached_tokens), sum(duration_ms), "
         f"case when count(usd) = count(*) then sum(usd) end from model_calls where {of_task} "
@@ -154,7 +154,7 @@ def sum_usage(conn: Connection, run: str) -> dict[str, Any]:
 _LATEST = f"""
 select model, input_tokens + output_tokens, coalesce(usd, 0.0), cached_tokens + written_tokens, at from (
     select *, row_number() over (partition by model order by at desc, ordinal desc) as place
-    from model_calls where run in {keys_in_parameter_sql()}) as of_model where place = 1
+    from model_calls where run in {keys_subquery_sql()}) as of_model where place = 1
 """
 """A model's latest call."""
 
@@ -204,22 +204,22 @@ class UsageLedger:
         """What is read and reserved in it stays true until it ends, when it is committed."""
         return self.conn.transaction() if self.outlives_kills else nullcontext()
 
-    def reserve(self, task: str, agent: str, model: str, tokens: int) -> None:
+    def add_reservation(self, task: str, agent: str, model: str, tokens: int) -> None:
         row = {"run": self.run, "task": task, "epoch": self.epoch, "agent": agent, "model": model}
         row |= {"tokens": tokens, "under_way": 1, "at": unix_time()}
         self.conn.insert("reservations", row, "replace")
 
-    def settle(self, task: str) -> None:
+    def drop_reservation(self, task: str) -> None:
         """Drop the reservation with the next commit, which holds the reply if there is one."""
         self.conn.delete("reservations", {"run": self.run, "task": task, "epoch": self.epoch})
 
-    def lose(self, task: str) -> None:
+    def mark_reservation_cut_off(self, task: str) -> None:
         """Keep counting the reservation: the call was cut off, so its real usage is unknown."""
         with self.conn.transaction() as conn:
             where = {"run": self.run, "task": task, "epoch": self.epoch}
             conn.update("reservations", {"under_way": 0}, where)
 
-    def answered(self, runs: Sequence[str]) -> list[AnsweredCalls]:
+    def list_answered_calls(self, runs: Sequence[str]) -> list[AnsweredCalls]:
         """What the runs' answered calls used, by model."""
         listed = (encode_keys_parameter(runs),)
         rows = self.conn.execute(
@@ -227,7 +227,7 @@ class UsageLedger:
             f"sum({TURN} * case when agent <> '' then 1 else 0 end), coalesce(sum(usd), 0.0), "
             "sum(case when usd is null then input_tokens else 0 end), "
             "sum(case when usd is null then output_tokens else 0 end) "
-            f"from model_calls where run in {keys_in_parameter_sql()} group by model",
+            f"from model_calls where run in {keys_subquery_sql()} group by model",
             listed,
             tables=("model_calls",),
         )
@@ -243,7 +243,7 @@ class UsageLedger:
         rows = self.conn.execute(
             "select model, sum(tokens), count(*), "
             "case when under_way = 1 and run = $1 and epoch = $2 then 1 else 0 end as open "
-            f"from reservations where run in {keys_in_parameter_sql(3)} group by model, open",
+            f"from reservations where run in {keys_subquery_sql(3)} group by model, open",
             (self.run, self.epoch, encode_keys_parameter(runs)),
             tables=("reservations",),
         )

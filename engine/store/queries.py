@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from interlock.engine.store import encode_keys_parameter, keys_in_parameter_sql, open_reader, select_rows
+from interlock.engine.store import encode_keys_parameter, keys_subquery_sql, open_reader, select_rows
 from interlock.engine.store.blobs import open_blob_storage
 from interlock.engine.store.runs import IS_SUBTASK, RELATED
 from interlock.services.files.blobs import inflate_body
@@ -57,16 +57,16 @@ _WAITED_LONGEST = (
 
 
 def list_runs(
-    home: Path, status: str | None = None, limit: int | None = None, offset: int = 0, **like: str
+    home: Path, status: str | None = None, limit: int | None = None, offset: int = 0, **filters: str
 ) -> list[Row]:
     """Runs with their lease, number of waiting requests and subtasks, tokens and cost: newest first.
 
     `status`: as it is stored, or `running`: those whose lease somebody holds, or `waiting`: those that have a request
     or a subtask, whether they are driven or not. `limit`: only so many of the newest, but for the first `offset`.
-    `like`: columns and their values.
+    `filters`: columns and their values.
     """
     held, waits = status == "running", status == "waiting"
-    wanted = {**like, **({"status": "open" if waits else status} if status and not held else {})}
+    wanted = {**filters, **({"status": "open" if waits else status} if status and not held else {})}
     parts = [
         *(f"{column} = ${place}" for place, column in enumerate(wanted, 1)),
         *["run in (select run from lease where held = 1)"] * held,
@@ -116,15 +116,15 @@ def _filter_sql(wanted: RunFilter) -> tuple[str, list[object]]:
             parts.append(f"r.{column} = ${len(values)}")
     if wanted.rest_status is not None:
         values.append(encode_keys_parameter(wanted.also_ids))
-        parts.append(f"({AT_REST[wanted.rest_status]} or r.run in {keys_in_parameter_sql(len(values))})")
+        parts.append(f"({AT_REST[wanted.rest_status]} or r.run in {keys_subquery_sql(len(values))})")
     if wanted.only_ids is not None:
         values.append(encode_keys_parameter(wanted.only_ids))
-        parts.append(f"r.run in {keys_in_parameter_sql(len(values))}")
+        parts.append(f"r.run in {keys_subquery_sql(len(values))}")
     if wanted.except_ids is None:
         parts.append("r.run not in (select run from served where kind = 'thread')")
     elif wanted.except_ids:
         values.append(encode_keys_parameter(wanted.except_ids))
-        parts.append(f"r.run not in {keys_in_parameter_sql(len(values))}")
+        parts.append(f"r.run not in {keys_subquery_sql(len(values))}")
     return " and ".join(parts), values
 
 
@@ -168,9 +168,7 @@ def list_workflow_names(home: Path) -> list[str]:
 def list_runs_by_id(home: Path, names: Sequence[str]) -> list[Row]:
     """The runs with these ids, as `runs` has them."""
     return (
-        select_rows(
-            home, _RUNS.format(f"where run in {keys_in_parameter_sql()}"), encode_keys_parameter(names)
-        )
+        select_rows(home, _RUNS.format(f"where run in {keys_subquery_sql()}"), encode_keys_parameter(names))
         if names
         else []
     )
@@ -214,9 +212,10 @@ def list_past_requests(home: Path, run: str) -> list[Row]:
     return select_rows(home, sql, run)
 
 
-def list_steps_since(home: Path, run: str, seq: int, deep: bool) -> list[Row]:
-    """Nodes from the one with this number on, in the order they ended; unless `deep`, those of the root graph."""
-    root = "" if deep else "and namespace = '' "
+def list_steps_since(home: Path, run: str, seq: int, include_nested: bool) -> list[Row]:
+    """Nodes from the one with this number on, in the order they ended; unless `include_nested`, those of the root
+    graph."""
+    root = "" if include_nested else "and namespace = '' "
     near = "(select coalesce(max(seq), 0) from step_rows where run = $1 and seq <= $2)"
     of_run = f"select * from steps where run = $1 and first >= {near} and seq >= $2 {root}order by seq"
     return select_rows(home, of_run, run, seq)
@@ -229,50 +228,50 @@ def select_last_step(home: Path, run: str) -> list[Row]:
     return select_rows(home, query, run)
 
 
-def load_body(home: Path, own: str | bytes | None, file: str | None) -> str | bytes | None:
+def load_body(home: Path, inline: str | bytes | None, file: str | None) -> str | bytes | None:
     """The body of a row: its own, or that of the file it names; None: the file is gone."""
     if file is None:
-        return inflate_body(own) if isinstance(own, bytes) else own
+        return inflate_body(inline) if isinstance(inline, bytes) else inline
     with open_reader(home) as conn:
-        return open_blob_storage(conn, home / "outputs").load(file) if conn else None
+        return open_blob_storage(conn, home / "outputs").load_named_body(file) if conn else None
 
 
-def _query_of_run(sql: str) -> Callable[[Path, str], list[Row]]:
+def _make_run_query(sql: str) -> Callable[[Path, str], list[Row]]:
     """What a query finds of a run: home, run → rows."""
     return lambda home, run: select_rows(home, sql, run)
 
 
-list_answered_requests = _query_of_run(
+list_answered_requests = _make_run_query(
     "select id, request, answer, answered_at, answered_by, rule from approvals "
     "where run = $1 and answer is not null order by seq"
 )
 """Answered requests in the order asked."""
 
 
-list_waiting_interrupts = _query_of_run(
+list_waiting_interrupts = _make_run_query(
     f"select a.id, a.interrupt, a.request from approvals a where a.run = $1 and {_WAITS} order by a.seq"
 )
 """Requests that wait, with LangGraph's ids, in the order asked."""
 
 
-list_answered_interrupts = _query_of_run(
+list_answered_interrupts = _make_run_query(
     "select distinct interrupt from approvals where run = $1 and interrupt is not null and answer is not null"
 )
 """LangGraph's ids of requests that were answered."""
 
 
-select_extent = _query_of_run(
+select_extent = _make_run_query(
     "select (select max(checkpoint_id) from checkpoints where thread_id = r.run and checkpoint_ns = ''), "
     "(select count(*) from journal where run = r.run and state = 'done') from runs r where r.run = $1"
 )
 """One row that changes whenever the run's conversation may have grown, and costs little."""
 
 
-list_steps = _query_of_run("select * from steps where run = $1 order by seq")
+list_steps = _make_run_query("select * from steps where run = $1 order by seq")
 """Every executed node, in the order they ended."""
 
 
-list_waiting_tasks = _query_of_run(
+list_waiting_tasks = _make_run_query(
     "select w.checkpoint_ns, w.checkpoint_id, w.task_id, w.task_path from writes w "
     "where w.thread_id = $1 and w.channel = '__interrupt__' and w.checkpoint_id = (select max(checkpoint_id) "
     "from checkpoints c where c.thread_id = w.thread_id and c.checkpoint_ns = w.checkpoint_ns)"
@@ -280,7 +279,7 @@ list_waiting_tasks = _query_of_run(
 """Tasks that have asked a person, where their graph stands now; some may be done."""
 
 
-sum_usage_by_model = _query_of_run(
+sum_usage_by_model = _make_run_query(
     "select model, count(*) as requests, sum(input_tokens) as input_tokens, "
     "sum(output_tokens) as output_tokens, sum(cached_tokens) as cached, "
     "sum(thought_tokens) as thoughts, sum(duration_ms) as duration_ms, "
@@ -290,7 +289,7 @@ sum_usage_by_model = _query_of_run(
 """Model, requests, tokens, time and cost, by model; the cost is null if that of any call is unknown."""
 
 
-list_calls = _query_of_run(
+list_calls = _make_run_query(
     "select j.*, c.body as asked, c.file as asked_file, a.body as answer, a.file as answer_file "
     "from journal j left join chain c on c.id = j.message left join chain a on a.id = j.record "
     "where j.run = $1 "
@@ -299,24 +298,24 @@ list_calls = _query_of_run(
 """The journal in the order calls finished, those without a result last; with the records of call and answer."""
 
 
-list_effects = _query_of_run(
+list_effects = _make_run_query(
     "select task, key, place, state, attempt, intent_at, done_at from effects where run = $1 order by intent_at"
 )
 """The effects of its nodes, in the order in which they began."""
 
 
-list_decisions = _query_of_run("select * from decisions where run = $1 order by at")
+list_decisions = _make_run_query("select * from decisions where run = $1 order by at")
 """Decisions on calls, oldest first."""
 
 
-sum_usage_by_agent = _query_of_run(
+sum_usage_by_agent = _make_run_query(
     "select agent, sum(case when role = 'main' then 1 else 0 end) as turns, "
     "sum(input_tokens + output_tokens) as tokens from model_calls where run = $1 group by agent"
 )
 """Agent, turns and tokens."""
 
 
-list_agent_results = _query_of_run(
+list_agent_results = _make_run_query(
     "select result, result_file from journal where run = $1 and state = 'done' "
     "and tool in ('invoke_agent', 'codebase_investigator')"
 )
@@ -353,6 +352,6 @@ def parse_request_id(name: str) -> tuple[int, int]:
     return int(batch), int(call)
 
 
-def is_about_call(name: str) -> bool:
+def is_call_request_id(name: str) -> bool:
     """Return whether the request with this id is about one of the model's calls, not asked by a node."""
     return not name.rpartition("-")[2].startswith("q")

@@ -12,11 +12,11 @@ from typing import Any, NamedTuple, cast
 from zoneinfo import ZoneInfo
 
 from interlock.engine.store.connection import Connection
-from interlock.engine.store.jobs import ASKED, DRIVE, LEVEL, NOT_ASKED, PASSES, Job, UnsureRun
+from interlock.engine.store.jobs import ASKED, DRIVE, LEVEL, NOT_ASKED, PASSES, Job, PossiblyAbandonedRun
 from interlock.engine.store.leases import revoke_lease
 from interlock.engine.store.runs import (
     IS_SUBTASK,
-    find_first_task,
+    find_root_task,
     list_run_and_subtasks,
     read_repository_option,
     set_run_error,
@@ -36,7 +36,7 @@ class Submission(NamedTuple):
     queue: str
 
 
-def host_queue() -> str:
+def host_queue_name() -> str:
     """The queue of runs whose files are on this host."""
     return f"{_OF_HOST}{os.uname().nodename}"
 
@@ -52,11 +52,11 @@ def enqueue_run(
     """
     require_queue(conn)
     at = database_time_after(conn, after_s) if after_s else None
-    whose = submitted(conn, run)
+    whose = read_submission(conn, run)
     priority, steps = compute_priority_and_steps(conn, run, whose, queue)
     args = {"run": run, "steps": steps, "deaths": deaths}
     args |= {"user": whose.user, "workflow": whose.workflow}
-    conn.jobs.put(
+    conn.jobs.enqueue_job(
         DRIVE, run, queue, args | ({} if model is None else {"model": model, "waits": 1}), priority, at
     )
 
@@ -74,24 +74,26 @@ def has_queue(conn: Connection) -> bool:
 
 def database_time_after(conn: Connection, after_s: float) -> datetime:
     """That time, on the database's clock."""
-    return conn.jobs.now() + timedelta(seconds=after_s)
+    return conn.jobs.database_time() + timedelta(seconds=after_s)
 
 
-def submitted(conn: Connection, run: str) -> Submission:
+def read_submission(conn: Connection, run: str) -> Submission:
     columns = "select workflow, queue, options from runs where run = $1"
     workflow, queue, options = conn.execute(columns, (run,)).fetchone()
     kept: dict[str, Any] = json.loads(options).get("submitted") or {}
     return Submission(kept.get("user", ""), kept.get("priority", 0), workflow, queue or "")
 
 
-def compute_priority_and_steps(conn: Connection, run: str, whose: Submission, queue: str) -> tuple[int, int]:
+def compute_priority_and_steps(
+    conn: Connection, run: str, submission: Submission, queue: str
+) -> tuple[int, int]:
     """A place in the line of the run's priority, and how far the run is.
 
     Users take turns, each in the order of their own runs. Nobody who comes later gets in before the front of the line.
     A run that is put back keeps its place; one that has begun and has none goes first.
     """
-    top = whose.priority * LEVEL
-    kept, front, last = conn.jobs.places(run, whose.user, queue, top - LEVEL, top)
+    top = submission.priority * LEVEL
+    kept, front, last = conn.jobs.find_line_priorities(run, submission.user, queue, top - LEVEL, top)
     steps = _count_steps(conn, run)
     if kept is not None:
         return kept, steps
@@ -112,37 +114,37 @@ def hand_to_workers(
     if row and row[0]:
         if not if_due:
             set_run_error(conn, run, None)
-            _reopen_run(conn, run)
+            _reopen_failed_run(conn, run)
         enqueue_run(conn, run, row[0], after_s, deaths)
     return bool(row and row[0])
 
 
-def give(conn: Connection, run: str, queue: str) -> None:
+def assign_family_to_queue(conn: Connection, run: str, queue: str) -> None:
     """Inside a transaction: from now on workers of this queue drive the run, its subtasks and the tasks above it."""
-    for one in list_run_and_subtasks(conn, find_first_task(conn, run)):
+    for one in list_run_and_subtasks(conn, find_root_task(conn, run)):
         conn.update("runs", {"queue": queue}, {"run": one})
 
 
-def take_back(conn: Connection, run: str) -> bool | None:
+def withdraw_run_from_workers(conn: Connection, run: str) -> bool | None:
     """Remove the run's waiting job, and ask a worker that drives it to stop; returns whether one does.
 
     None: there was no job to take back.
 
     A worker that has a run that is done delivers what it changed, and isn't stopped.
     """
-    mark_stopped(conn, run, "cancelled")
+    mark_due_run_stopped(conn, run, "cancelled")
     is_done = conn.execute("select 1 from runs where run = $1 and status = 'done'", (run,)).fetchone()
-    return conn.jobs.stop(run, only_turns=is_done is not None)
+    return conn.jobs.cancel_jobs_of_run(run, only_server_turns=is_done is not None)
 
 
-def requeue_abandoned_run(conn: Connection, found: UnsureRun) -> None:
+def requeue_abandoned_run(conn: Connection, found: PossiblyAbandonedRun) -> None:
     """Inside a transaction: put an abandoned run back."""
     if found.job is None:
         enqueue_run(conn, found.run, found.queue)
         return
-    conn.jobs.put_back(found.job, found.run)
-    if found.held and not is_due(conn, found.run):
-        for one in list_run_and_subtasks(conn, find_first_task(conn, found.run)):
+    conn.jobs.requeue_job(found.job, found.run)
+    if found.held and not is_run_due(conn, found.run):
+        for one in list_run_and_subtasks(conn, find_root_task(conn, found.run)):
             revoke_lease(conn, one)  # it was cancelled, and nobody else would end it: its host is gone
 
 
@@ -159,11 +161,11 @@ class Delivery(NamedTuple):
     """Files that nothing delivers: git ignores them, or they are private or over 20 MB."""
 
 
-def delivery(conn: Connection, run: str) -> Delivery:
+def read_delivery(conn: Connection, run: str) -> Delivery:
     kept = read_repository_option(conn, run)
     kept_back = [path for path in kept.get("kept_back", "").split("\n") if path]
     left: list[str] = json.loads(kept.get("left_behind", "[]"))
-    return Delivery(conn.jobs.has(run), kept.get("pushed_by", ""), kept_back, left)
+    return Delivery(conn.jobs.has_unfinished_job(run), kept.get("pushed_by", ""), kept_back, left)
 
 
 def has_progressed(conn: Connection, run: str, steps: int) -> bool:
@@ -175,7 +177,7 @@ def _count_steps(conn: Connection, run: str) -> int:
     return conn.execute(_STEPS, (run,)).fetchone()[0]
 
 
-def is_due(conn: Connection, run: str) -> bool:
+def is_run_due(conn: Connection, run: str) -> bool:
     """Whether it isn't over, and waits for no person."""
     return bool(conn.execute(f"select 1 from runs r where r.run = $1 and {_IS_DUE}", (run,)).fetchone())
 
@@ -185,17 +187,17 @@ def can_run_go_on(conn: Connection, run: str) -> bool:
     return bool(conn.execute(f"select 1 from runs r where r.run = $1 and {_MAY_GO_ON}", (run,)).fetchone())
 
 
-def mark_stopped(conn: Connection, run: str, kind: str) -> None:
+def mark_due_run_stopped(conn: Connection, run: str, kind: str) -> None:
     """Inside a transaction: leave a run that has work left to whoever resumes it."""
-    if is_due(conn, run):
+    if is_run_due(conn, run):
         set_run_error(conn, run, stopped_run_error(kind, run))
 
 
-def mark_stopped_for_workers(conn: Connection, run: str, kind: str) -> None:
+def mark_worker_runs_stopped(conn: Connection, run: str, kind: str) -> None:
     """Inside a transaction: no worker goes on with a run, or the task above it, that was stopped elsewhere."""
-    for one in {run, find_first_task(conn, run)}:
-        if submitted(conn, one).queue:
-            mark_stopped(conn, one, kind)
+    for one in {run, find_root_task(conn, run)}:
+        if read_submission(conn, one).queue:
+            mark_due_run_stopped(conn, one, kind)
 
 
 def read_death_message(conn: Connection, run: str) -> str:
@@ -205,23 +207,27 @@ def read_death_message(conn: Connection, run: str) -> str:
     return str(error["message"]) if error.get("type") == "died" else ""
 
 
-def give_up(conn: Connection, run: str, kind: str, why: str) -> None:
+def mark_run_failed(conn: Connection, run: str, error_type: str, why: str) -> None:
     """Inside a transaction: end a run that can't be driven; a person may resume it."""
-    set_run_error(conn, run, {"type": kind, "message": why})
-    # Its outcome still says how far its graph is: `_reopen_run` goes by that.
+    set_run_error(conn, run, {"type": error_type, "message": why})
+    # Its outcome still says how far its graph is: `_reopen_failed_run` goes by that.
     conn.update("runs", {"status": "failed"}, {"run": run})
     revoke_lease(conn, run)
 
 
-def _reopen_run(conn: Connection, run: str) -> None:
+def _reopen_failed_run(conn: Connection, run: str) -> None:
     """Inside a transaction: a run that was given up is to be driven, or delivered, again."""
     for outcome, status in (("done", "done"), ("", "open")):
         conn.update("runs", {"status": status}, {"run": run, "status": "failed", "outcome": outcome})
 
 
-def standing(conn: Connection) -> tuple[dict[int, float], list[Job], int]:
+def read_queue_status(conn: Connection) -> tuple[dict[int, float], list[Job], int]:
     """Workers with the seconds since their last heartbeat, jobs, and the number of open requests."""
-    return conn.jobs.seconds_since_heartbeat(), conn.jobs.list_jobs(), conn.execute(_REQUESTS).fetchone()[0]
+    return (
+        conn.jobs.worker_heartbeat_ages(),
+        conn.jobs.list_drive_jobs(),
+        conn.execute(_REQUESTS).fetchone()[0],
+    )
 
 
 _STEPS = f"""
@@ -260,7 +266,7 @@ class Schedule(NamedTuple):
     def user(self) -> str:
         return self.options["submitted"]["user"]
 
-    def after(self, moment: datetime) -> datetime:
+    def next_time_after(self, moment: datetime) -> datetime:
         """The next time."""
         return next_cron_time(self.cron, self.zone, moment)
 
@@ -294,27 +300,27 @@ def next_cron_time(cron: str, zone: str, moment: datetime) -> datetime:
     return found
 
 
-def add(conn: Connection, schedule: Schedule) -> datetime:
+def add_schedule(conn: Connection, schedule: Schedule) -> datetime:
     """Inside a transaction; returns its first time. Raises `UserError` if the name is taken."""
-    if find(conn, schedule.name):
+    if find_schedule(conn, schedule.name):
         raise UserError(
             f"There is a schedule {schedule.name!r} already. Remove it, or choose another --name."
         )
     row = {**schedule._asdict(), "options": json.dumps(schedule.options), "input": json.dumps(schedule.input)}
     conn.insert("schedules", row)
-    return plan(conn, schedule)
+    return enqueue_schedule_start(conn, schedule)
 
 
-def find(conn: Connection, name: str) -> Schedule | None:
+def find_schedule(conn: Connection, name: str) -> Schedule | None:
     query = f"select {', '.join(Schedule._fields)} from schedules where name = $1"
     row = conn.execute(query, (name,)).fetchone()
     return _to_schedule(row) if row else None
 
 
-def listed(conn: Connection) -> list[tuple[Schedule, datetime | None]]:
+def list_schedules(conn: Connection) -> list[tuple[Schedule, datetime | None]]:
     """Every schedule, with its next time; None: it is being started."""
     rows = conn.execute(f"select {', '.join(Schedule._fields)} from schedules order by name").fetchall()
-    return [(found := _to_schedule(row), conn.jobs.due(_schedule_lock(found.name))) for row in rows]
+    return [(found := _to_schedule(row), conn.jobs.find_due_time(_schedule_lock(found.name))) for row in rows]
 
 
 def _to_schedule(row: Any) -> Schedule:
@@ -322,46 +328,48 @@ def _to_schedule(row: Any) -> Schedule:
     return made._replace(options=json.loads(row[7]), input=json.loads(row[8]))
 
 
-def remove(conn: Connection, name: str) -> bool:
+def remove_schedule(conn: Connection, name: str) -> bool:
     """Inside a transaction; returns whether there was one. A run that it started goes on."""
-    conn.jobs.remove(_schedule_lock(name))
+    conn.jobs.remove_waiting_job(_schedule_lock(name))
     return conn.delete("schedules", {"name": name}).rowcount > 0
 
 
-def plan(
+def enqueue_schedule_start(
     conn: Connection, schedule: Schedule, due: int | None = None, after_s: int = 0, deaths: int = 0
 ) -> datetime:
     """Inside a transaction: put the job for the next time, or for one that is due; returns when it is taken."""
     at = database_time_after(conn, after_s)
-    at = schedule.after(at) if due is None else at
+    at = schedule.next_time_after(at) if due is None else at
     args = {"schedule": schedule.name, "due": due or int(at.timestamp()), "deaths": deaths}
-    conn.jobs.put(START, _schedule_lock(schedule.name), schedule.queue, args, at=at)
+    conn.jobs.enqueue_job(START, _schedule_lock(schedule.name), schedule.queue, args, at=at)
     return at
 
 
-def started(conn: Connection, name: str, run: str, said: str) -> None:
+def record_schedule_start(conn: Connection, name: str, run: str, message: str) -> None:
     """Inside a transaction: keep what the time came to, and plan the next, unless the schedule was removed."""
-    conn.update("schedules", {"run": run, "said": said}, {"name": name})
-    if schedule := find(conn, name):
-        plan(conn, schedule)
+    conn.update("schedules", {"run": run, "said": message}, {"name": name})
+    if schedule := find_schedule(conn, name):
+        enqueue_schedule_start(conn, schedule)
 
 
-def retry_start(conn: Connection, name: str, due: int, deaths: int) -> None:
+def retry_schedule_start(conn: Connection, name: str, due: int, deaths: int) -> None:
     """Inside a transaction: try the time again, but not for ever."""
-    schedule = find(conn, name)
+    schedule = find_schedule(conn, name)
     if schedule and deaths < _DEATHS:
-        plan(conn, schedule, due, _AGAIN_S, deaths)
+        enqueue_schedule_start(conn, schedule, due, _AGAIN_S, deaths)
     elif schedule:
-        started(conn, name, schedule.run, f"The process that starts its runs died {deaths} times.")
+        record_schedule_start(
+            conn, name, schedule.run, f"The process that starts its runs died {deaths} times."
+        )
 
 
-def retry_abandoned_starts(conn: Connection, stalled_s: float) -> None:
+def retry_abandoned_schedule_starts(conn: Connection, stalled_s: float) -> None:
     """Inside a transaction: try again what workers that are gone were starting, and plan what has no job."""
     for job in conn.jobs.remove_abandoned_jobs(START, stalled_s):
-        retry_start(conn, job["schedule"], job["due"], 0)
-    for schedule, _ in listed(conn):
-        if not conn.jobs.has(_schedule_lock(schedule.name)):
-            plan(conn, schedule)
+        retry_schedule_start(conn, job["schedule"], job["due"], 0)
+    for schedule, _ in list_schedules(conn):
+        if not conn.jobs.has_unfinished_job(_schedule_lock(schedule.name)):
+            enqueue_schedule_start(conn, schedule)
 
 
 def _schedule_lock(name: str) -> str:

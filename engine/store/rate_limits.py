@@ -17,12 +17,12 @@ from interlock.engine.store.queue import (
     database_time_after,
     enqueue_run,
     has_queue,
-    is_due,
-    submitted,
+    is_run_due,
+    read_submission,
 )
 from interlock.engine.store.runs import set_run_error
 from interlock.engine.store.tables import Row
-from interlock.services.models.model_table import Prices, request_cost
+from interlock.services.models.model_table import Prices, request_cost_usd
 from interlock.state.messages import Usage
 
 EACH = "*"
@@ -44,7 +44,7 @@ class Limit(NamedTuple):
     usd_per_month: float | None = None
 
     @property
-    def whose(self) -> str:
+    def label(self) -> str:
         return f"{self.kind} {self.name}"
 
 
@@ -61,15 +61,15 @@ class Use(NamedTuple):
 class Wait(NamedTuple):
     """What a run waits for."""
 
-    whose: str
+    limit_label: str
     why: str
     seconds: float | None
     """None: it doesn't pass by itself."""
 
     @property
-    def error(self) -> dict[str, str]:
+    def run_error(self) -> dict[str, str]:
         """As the run's row keeps it."""
-        return {"type": "limit", "message": self.why, "of": self.whose}
+        return {"type": "limit", "message": self.why, "of": self.limit_label}
 
 
 _FIGURES = tuple(name for name in Limit._fields if name not in ("kind", "name"))
@@ -117,7 +117,7 @@ def set_limit(conn: Connection, limit: Limit) -> None:
     A figure that had no limit counts from now on.
     """
     given = {name: value for name, value in limit._asdict().items() if value is not None}
-    _forget_use(conn, limit)
+    _reset_newly_limited_use(conn, limit)
     conn.insert("limits", given, "replace")
 
 
@@ -129,7 +129,7 @@ _FIGURE_USE: Mapping[str, tuple[str, Row, Row]] = {
 }
 
 
-def _forget_use(conn: Connection, limit: Limit) -> None:
+def _reset_newly_limited_use(conn: Connection, limit: Limit) -> None:
     """Forget what was used of figures that get their first limit."""
     known = {one[:2]: one for one in list_limits(conn)}
     before = known.get(limit[:2], Limit(*limit[:2]))
@@ -153,16 +153,16 @@ def list_limits(conn: Connection) -> list[Limit]:
     return [Limit(*row) for row in rows]
 
 
-def list_applying_limits(conn: Connection, names: Mapping[str, str]) -> list[Limit]:
+def list_applying_limits(conn: Connection, names_by_kind: Mapping[str, str]) -> list[Limit]:
     """The limits of these: kind → name. Each is named after whom it holds for."""
-    pairs = [(kind, name) for kind, known in names.items() for name in (known, EACH)]
+    pairs = [(kind, name) for kind, known in names_by_kind.items() for name in (known, EACH)]
     query = f"select kind, name, {', '.join(_FIGURES)} from limits where (kind, name) in ({_pair_placeholders(pairs)})"
     found = {row[:2]: Limit(*row) for row in conn.execute(query, [part for pair in pairs for part in pair])}
-    own = [found.get((kind, name)) or found.get((kind, EACH)) for kind, name in names.items()]
-    return [limit._replace(name=names[limit.kind]) for limit in own if limit]
+    own = [found.get((kind, name)) or found.get((kind, EACH)) for kind, name in names_by_kind.items()]
+    return [limit._replace(name=names_by_kind[limit.kind]) for limit in own if limit]
 
 
-def used(conn: Connection, limits: Sequence[Limit]) -> dict[tuple[str, str, str], list[Use]]:
+def read_limit_use(conn: Connection, limits: Sequence[Limit]) -> dict[tuple[str, str, str], list[Use]]:
     """Kind, name and period (minute, day, month) → what was used in it; `minute`: of the last 60 s, by second."""
     names = [part for limit in limits for part in limit[:2]]
     places = _pair_placeholders(limits)
@@ -172,19 +172,21 @@ def used(conn: Connection, limits: Sequence[Limit]) -> dict[tuple[str, str, str]
     return found
 
 
-def count(conn: Connection, limits: Sequence[Limit], requests: int, tokens: int, usd: float) -> None:
+def add_limit_use(conn: Connection, limits: Sequence[Limit], requests: int, tokens: int, usd: float) -> None:
     """Add to what is used of the periods of now."""
     places, names = _pair_placeholders(limits, 4), [part for limit in limits for part in limit[:2]]
     count_use = _COUNT.format(places, places, places)
-    conn.run(count_use, (requests, tokens, usd, *names), ("limit_seconds", "limit_use"))
+    conn.run_write_statement(count_use, (requests, tokens, usd, *names), ("limit_seconds", "limit_use"))
 
 
-def find_wait(conn: Connection, limits: Sequence[Limit], tokens: int = 0, usd: float = 0.0) -> Wait | None:
+def find_request_wait(
+    conn: Connection, limits: Sequence[Limit], tokens: int = 0, usd: float = 0.0
+) -> Wait | None:
     """What a request of so many tokens must wait for; of several limits the one that lasts longest.
 
     A request that alone exceeds a limit of tokens is made where nothing else was used of the minute.
     """
-    use = used(conn, limits)
+    use = read_limit_use(conn, limits)
     waits: list[Wait] = []
     for limit in limits:
         for most, period, figure, more, what in (
@@ -197,10 +199,10 @@ def find_wait(conn: Connection, limits: Sequence[Limit], tokens: int = 0, usd: f
                 (one.left_s, getattr(one, figure)) for one in use.get((limit.kind, limit.name, period), ())
             ]
             if most is not None and (left_s := _seconds_until_room(spent, most, more)):
-                so_far = total(amount for _, amount in spent)
+                so_far = non_negative_sum(amount for _, amount in spent)
                 waits.append(
                     Wait(
-                        limit.whose,
+                        limit.label,
                         _wait_reason(limit, f"{_format_figure(so_far)} of {most:g} {what}"),
                         left_s,
                     )
@@ -208,22 +210,22 @@ def find_wait(conn: Connection, limits: Sequence[Limit], tokens: int = 0, usd: f
     return max(waits, key=lambda wait: wait.seconds or 0, default=None)
 
 
-def total(amounts: Iterable[float]) -> float:
+def non_negative_sum(amounts: Iterable[float]) -> float:
     """What was used; a call that used less than its estimate is corrected later, maybe in another period."""
     return max(0, sum(amounts))
 
 
-def _seconds_until_room(spent: Sequence[tuple[float, float]], most: float, more: float) -> float:
+def _seconds_until_room(spent: Sequence[tuple[float, float]], maximum: float, needed: float) -> float:
     """Seconds until so much more fits below the limit. `spent`: seconds that each amount still counts, and amount."""
     left = sorted(spent)
     waited = 0.0
-    while left and _is_full(total(amount for _, amount in left), most, more):
+    while left and _would_exceed_limit(non_negative_sum(amount for _, amount in left), maximum, needed):
         waited, _ = left.pop(0)
     return waited
 
 
-def _is_full(spent: float, most: float, more: float) -> bool:
-    return spent >= most or (spent > 0 and spent + more > most)
+def _would_exceed_limit(spent: float, maximum: float, needed: float) -> bool:
+    return spent >= maximum or (spent > 0 and spent + needed > maximum)
 
 
 def _wait_reason(limit: Limit, used: str) -> str:
@@ -248,7 +250,7 @@ class FleetLimits:
     model: str = ""
     """Whose call had to wait."""
 
-    def for_drive(
+    def make_limited_calls(
         self, conn: Connection, user: str, workflow: str, prices: Callable[[str], Prices | None]
     ) -> "LimitedCalls":
         return LimitedCalls(self, conn, {"user": user, "workflow": workflow}, prices)
@@ -266,7 +268,7 @@ class LimitedCalls:
         default_factory=dict[str, tuple[list[Limit], int, float]]
     )
 
-    def take(self, task: str, model: str, tokens: int) -> Wait | None:
+    def reserve_call(self, task: str, model: str, tokens: int) -> Wait | None:
         """Inside a transaction: count the call, unless it must wait."""
         limits = list_applying_limits(self.conn, {**self.names, "model": model})
         if not limits:
@@ -274,71 +276,71 @@ class LimitedCalls:
         in_dollars = [one for one in limits if (one.usd_per_day or one.usd_per_month) is not None]
         prices = self.prices(model) if in_dollars else None
         if in_dollars and prices is None:
-            whose = in_dollars[0].whose
+            whose = in_dollars[0].label
             return Wait(whose, f"The limit of {whose} in US dollars needs the price of {model!r}", None)
-        usd = request_cost(prices, Usage(input=tokens)) if prices else 0.0
+        usd = request_cost_usd(prices, Usage(input=tokens)) if prices else 0.0
         self.conn.execute(f"select pg_advisory_xact_lock({_ONE_COUNT})")
-        if wait := find_wait(self.conn, limits, tokens, usd):
+        if wait := find_request_wait(self.conn, limits, tokens, usd):
             return wait
-        count(self.conn, limits, 1, tokens, usd)
+        add_limit_use(self.conn, limits, 1, tokens, usd)
         self._open[task] = (limits, tokens, usd)
         return None
 
-    def stop(self, wait: Wait, model: str) -> None:
+    def record_stop(self, wait: Wait, model: str) -> None:
         """The run stops for this."""
         self.job.wait, self.job.model = wait, model
 
-    def settle(self, task: str, usage: Usage | None) -> None:
+    def correct_estimate(self, task: str, usage: Usage | None) -> None:
         """Count what the call used, with the next commit; None: it wasn't answered."""
         if found := self._open.pop(task, None):
             limits, tokens, usd = found
             spent, cost = (usage.input + usage.output, usage.usd or 0.0) if usage else (0, 0.0)
-            count(self.conn, limits, 0, spent - tokens, cost - usd)
+            add_limit_use(self.conn, limits, 0, spent - tokens, cost - usd)
 
-    def lose(self, task: str) -> None:
+    def keep_estimate(self, task: str) -> None:
         """Leave it counted at its estimate."""
         self._open.pop(task, None)
 
 
-def admit(conn: Connection, job: int, run: str, deaths: int, model: str) -> str:
+def admit_or_requeue_job(conn: Connection, job: int, run: str, deaths: int, model: str) -> str:
     """Inside a transaction: let a job drive its run, or put the run back until a limit has room.
 
     Returns what it waits for; empty: it drives. `model`: whose limit the run waited for; empty: for none.
     """
-    whose = submitted(conn, run)
+    whose = read_submission(conn, run)
     names = {"user": whose.user, "workflow": whose.workflow, **({"model": model} if model else {})}
     limits = list_applying_limits(conn, names)
-    if not is_due(conn, run):
+    if not is_run_due(conn, run):
         return ""
-    if wait := find_wait_of_job(conn, limits, job):
-        put_back(conn, run, whose, wait, deaths, model)
+    if wait := find_job_wait(conn, limits, job):
+        requeue_until_limit_allows(conn, run, whose, wait, deaths, model)
         return wait.why
-    conn.jobs.admit(job)
+    conn.jobs.mark_admitted(job)
     return ""
 
 
-def find_wait_of_job(conn: Connection, limits: list[Limit], job: int) -> Wait | None:
+def find_job_wait(conn: Connection, limits: list[Limit], job: int) -> Wait | None:
     """What a job must wait for."""
     full = (
         one
         for one in limits
-        if one.runs is not None and conn.jobs.count_driven(one.kind, one.name, job) >= one.runs
+        if one.runs is not None and conn.jobs.count_admitted_jobs(one.kind, one.name, job) >= one.runs
     )
     if first := next(full, None):
         why = _wait_reason(first, f"{first.runs} {'run' if first.runs == 1 else 'runs'} at once")
-        return Wait(first.whose, why, None)
-    return find_wait(conn, limits) if limits else None
+        return Wait(first.label, why, None)
+    return find_request_wait(conn, limits) if limits else None
 
 
-def put_back(
-    conn: Connection, run: str, whose: Submission, wait: Wait, deaths: int = 0, model: str = ""
+def requeue_until_limit_allows(
+    conn: Connection, run: str, submission: Submission, wait: Wait, deaths: int = 0, model: str = ""
 ) -> None:
     """Inside a transaction: let no worker take the run before the limit has room."""
-    set_run_error(conn, run, wait.error)
+    set_run_error(conn, run, wait.run_error)
     if wait.seconds is None:
-        enqueue_run(conn, run, f"{HELD}{wait.whose}", deaths=deaths, model=model)
+        enqueue_run(conn, run, f"{HELD}{wait.limit_label}", deaths=deaths, model=model)
     else:
-        enqueue_run(conn, run, whose.queue, after_s=int(wait.seconds) + 1, deaths=deaths, model=model)
+        enqueue_run(conn, run, submission.queue, after_s=int(wait.seconds) + 1, deaths=deaths, model=model)
 
 
 def clear_limit_error(conn: Connection, run: str) -> None:
@@ -348,13 +350,13 @@ def clear_limit_error(conn: Connection, run: str) -> None:
         set_run_error(conn, run, None)
 
 
-def leave(conn: Connection, job: int) -> None:
+def end_job_admission(conn: Connection, job: int) -> None:
     """Inside a transaction: what the job drove is driven no more; whoever waited for that may go on."""
-    if conn.jobs.unmark_driven(job):
-        release(conn)
+    if conn.jobs.unmark_admitted(job):
+        release_held_jobs(conn)
 
 
-def release(conn: Connection) -> None:
+def release_held_jobs(conn: Connection) -> None:
     """Inside a transaction: let workers take the jobs that waited for runs to end, as far as there is room."""
     for held in conn.jobs.list_held_queues():
         kind, _, name = held.removeprefix(HELD).partition(" ")
@@ -362,69 +364,76 @@ def release(conn: Connection) -> None:
         room = (
             None
             if limit is None or limit.runs is None
-            else max(0, limit.runs - conn.jobs.count_driven(limit.kind, limit.name))
+            else max(0, limit.runs - conn.jobs.count_admitted_jobs(limit.kind, limit.name))
         )
-        for run in conn.jobs.release(held, room):
+        for run in conn.jobs.release_jobs_of_queue(held, room):
             set_run_error(conn, run, None)
 
 
 def recheck_waiting_jobs(conn: Connection) -> None:
     """Inside a transaction, after a change of limits: let every job that waits for one look whether it must."""
-    release(conn)
+    release_held_jobs(conn)
     conn.jobs.make_waiting_jobs_due()
 
 
-def used_of(conn: Connection, limit: Limit) -> dict[str, float]:
+def read_current_use(conn: Connection, limit: Limit) -> dict[str, float]:
     """What is used now of each figure that is limited."""
     if limit.name == EACH:
         return {}
-    use = used(conn, [limit])
+    use = read_limit_use(conn, [limit])
     minute, day, month = (use.get((limit.kind, limit.name, p), []) for p in ("minute", "day", "month"))
     found: dict[str, float] = {
-        "runs": conn.jobs.count_driven(limit.kind, limit.name),
-        "requests": total(one.requests for one in minute),
-        "tokens": total(one.tokens for one in minute),
-        "usd_per_day": total(one.usd for one in day),
-        "usd_per_month": total(one.usd for one in month),
+        "runs": conn.jobs.count_admitted_jobs(limit.kind, limit.name),
+        "requests": non_negative_sum(one.requests for one in minute),
+        "tokens": non_negative_sum(one.tokens for one in minute),
+        "usd_per_day": non_negative_sum(one.usd for one in day),
+        "usd_per_month": non_negative_sum(one.usd for one in month),
     }
     return {name: figure for name, figure in found.items() if getattr(limit, name) is not None}
 
 
-def server_queue() -> str:
+def server_queue_name() -> str:
     """Where the turns of this host's servers stand."""
     return f"server:{os.uname().nodename}"
 
 
-def enqueue_turn(conn: Connection, run: str, whose: Submission, after_s: float | None = None) -> bool:
+def enqueue_server_turn(
+    conn: Connection, run: str, submission: Submission, after_s: float | None = None
+) -> bool:
     """Inside a transaction: line up; nothing changes if the run stands there already.
 
-    `whose`: of a run that is to come, or keeps nobody. `after_s`: seconds until the limit that stopped it has room.
-    False: the store has no queue, and so no limits.
+    `submission`: of a run that is to come, or keeps nobody. `after_s`: seconds until the limit that stopped it has
+    room. False: the store has no queue, and so no limits.
     """
     if not has_queue(conn):
         return False
-    if conn.jobs.turn(run):
+    if conn.jobs.find_server_turn(run):
         return True
     if conn.execute("select 1 from runs where run = $1", (run,)).fetchone():
-        kept = submitted(conn, run)
-        whose = kept if kept.user else whose
-    server = server_queue()
-    priority, _ = compute_priority_and_steps(conn, run, whose, server)
-    args: dict[str, Any] = {"run": run, "user": whose.user, "workflow": whose.workflow, "server": server}
+        kept = read_submission(conn, run)
+        submission = kept if kept.user else submission
+    server = server_queue_name()
+    priority, _ = compute_priority_and_steps(conn, run, submission, server)
+    args: dict[str, Any] = {
+        "run": run,
+        "user": submission.user,
+        "workflow": submission.workflow,
+        "server": server,
+    }
     at = None
     if after_s is not None:
         args |= {"waits": 1}  # a change of limits lets it look at once
         at = database_time_after(conn, after_s)
-    conn.jobs.put(DRIVE, run, server, args, priority, at)
+    conn.jobs.enqueue_job(DRIVE, run, server, args, priority, at)
     return True
 
 
-def take_turn(conn: Connection, run: str, model: str) -> str | None:
+def try_to_take_turn(conn: Connection, run: str, model: str) -> str | None:
     """Inside a transaction: let the run be driven; returns what it waits for; empty: for nothing.
 
     None: somebody cancelled the run. `model`: whose limit stopped it before.
     """
-    turn = conn.jobs.turn(run)
+    turn = conn.jobs.find_server_turn(run)
     if turn is None:
         return None
     if turn.is_taken:
@@ -432,16 +441,16 @@ def take_turn(conn: Connection, run: str, model: str) -> str | None:
     if turn.is_early:
         return "The limit that stopped it has no room yet."
     names = {"user": turn.user, "workflow": turn.workflow, **({"model": model} if model else {})}
-    if wait := find_wait_of_job(conn, list_applying_limits(conn, names), turn.job):
+    if wait := find_job_wait(conn, list_applying_limits(conn, names), turn.job):
         if wait.seconds is None and not turn.queue.startswith(HELD):
-            conn.jobs.hold(turn.job, f"{HELD}{wait.whose}")
+            conn.jobs.move_to_held_queue(turn.job, f"{HELD}{wait.limit_label}")
         _record_wait(conn, run, wait)
         return wait.why
     if turn.queue.startswith(HELD):
-        release(conn)  # takes the turns of those who are first in line
-        now = conn.jobs.turn(run)
+        release_held_jobs(conn)  # takes the turns of those who are first in line
+        now = conn.jobs.find_server_turn(run)
         return "" if now and now.is_taken else "Others are first in line."
-    conn.jobs.take_turn(turn.job)
+    conn.jobs.mark_turn_taken(turn.job)
     set_run_error(conn, run, None)
     return ""
 
@@ -449,27 +458,27 @@ def take_turn(conn: Connection, run: str, model: str) -> str | None:
 def _record_wait(conn: Connection, run: str, wait: Wait) -> None:
     """What the run waits for, once: every look would be a change."""
     kept = conn.execute("select error from runs where run = $1", (run,)).fetchone()
-    if kept and (not kept[0] or json.loads(kept[0]) != wait.error):
-        set_run_error(conn, run, wait.error)
+    if kept and (not kept[0] or json.loads(kept[0]) != wait.run_error):
+        set_run_error(conn, run, wait.run_error)
 
 
-def leave_turn(conn: Connection, run: str) -> None:
+def give_back_turn(conn: Connection, run: str) -> None:
     """Inside a transaction: whoever waited for that may go on."""
-    if has_queue(conn) and conn.jobs.remove_turn(run):
-        release(conn)
+    if has_queue(conn) and conn.jobs.remove_server_turn(run):
+        release_held_jobs(conn)
 
 
-def end_other_turns(conn: Connection, runs: Collection[str]) -> None:
+def give_back_other_turns(conn: Connection, except_runs: Collection[str]) -> None:
     """Inside a transaction: give back what this host's servers left, except the turns of these runs."""
-    for run in conn.jobs.list_runs_of_server(server_queue()) if has_queue(conn) else ():
-        if run not in runs:
-            leave_turn(conn, run)
+    for run in conn.jobs.list_runs_of_server(server_queue_name()) if has_queue(conn) else ():
+        if run not in except_runs:
+            give_back_turn(conn, run)
 
 
-def stands(conn: Connection, run: str) -> bool:
-    return has_queue(conn) and conn.jobs.has(run)
+def has_unfinished_job(conn: Connection, run: str) -> bool:
+    return has_queue(conn) and conn.jobs.has_unfinished_job(run)
 
 
-def is_stopped(conn: Connection, run: str) -> bool:
+def is_stop_requested(conn: Connection, run: str) -> bool:
     """Whether somebody asked for the end of a run that a server drives."""
-    return has_queue(conn) and conn.jobs.is_asked_to_stop(run)
+    return has_queue(conn) and conn.jobs.is_stop_requested(run)

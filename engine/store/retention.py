@@ -13,10 +13,10 @@ from interlock.engine.store import (
     open_reader,
     select_rows,
 )
-from interlock.engine.store.api_rows import forget
+from interlock.engine.store.api_rows import delete_api_rows_of_run
 from interlock.engine.store.blobs import (
     delete_blobs_of_owner,
-    delete_unused_outputs,
+    delete_outputs_not_stored_since,
     list_files_named_by_any_run,
     list_named_files,
     relist_named_files,
@@ -28,7 +28,7 @@ from interlock.engine.store.tables import TABLES
 from interlock.services.files.disk import (
     require_path_below,
 )
-from interlock.services.files.filesystem import remove_if_not_stored_since
+from interlock.services.files.filesystem import remove_file_if_older_than
 from interlock.state.errors import BusyError, RunError
 
 _DAY_S = 86_400
@@ -132,7 +132,7 @@ def delete_due_runs(home: Path, planned: RetentionPlan) -> Iterator[DueRun]:
     if planned.due:
         store = Store(home)
         with closing(store.connect("FULL")) as conn:
-            store.database.shrink(conn)
+            store.database.shrink_file(conn)
 
 
 def remove_run(home: Path, run: str) -> list[str]:
@@ -166,14 +166,14 @@ def remove_run(home: Path, run: str) -> list[str]:
         with conn.transaction():
             unnamed = {*paths} - list_files_named_by_any_run(conn, store.outputs, paths)
             for name in unnamed:
-                remove_if_not_stored_since(paths[name], last)
+                remove_file_if_older_than(paths[name], last)
             if conn.blobs:
-                delete_unused_outputs(conn, unnamed, last)
+                delete_outputs_not_stored_since(conn, unnamed, last)
                 for kind in ("plans", "patches", "commits"):
                     delete_blobs_of_owner(conn, kind, run)
                 for name in lonely:
                     delete_blobs_of_owner(conn, "snapshots", name)
-    forget(home, run)
+    delete_api_rows_of_run(home, run)
     delete_seal(home, run)
     for folder in (*plans.values(), *snapshots.values()):
         shutil.rmtree(folder, ignore_errors=True)

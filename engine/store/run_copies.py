@@ -29,14 +29,14 @@ from interlock.engine.store.runs import (
     read_options,
     seal_row,
 )
-from interlock.engine.store.steps import StepRow, write_steps
+from interlock.engine.store.steps import StepRow, write_step_rows
 from interlock.engine.store.tables import NOT_NULL, TABLES, Table
-from interlock.engine.store.workspaces import list_snapshots_by_repository, move_requests
+from interlock.engine.store.workspaces import list_snapshots_by_repository, move_request_paths
 from interlock.services.snapshots.snapshots import ShadowRepository
 from interlock.state.errors import UserError
 
 
-def is_open(home: Path, run: str) -> bool:
+def is_run_open(home: Path, run: str) -> bool:
     """Whether the run exists and has work left."""
     return bool(
         select_rows(home, "select 1 from runs where run = $1 and status not in ('done', 'cancelled')", run)
@@ -53,35 +53,37 @@ def copy_rows_to_fork(
     home: Path,
     parent: str,
     fork: str,
-    at: RootCheckpoint,
+    checkpoint: RootCheckpoint,
     row: Mapping[str, Any],
     *,
-    whole: bool,
+    include_waiting: bool,
     moved: bool,
 ) -> None:
     """Copy the parent's rows up to a step in one transaction; a second call changes nothing.
 
-    `row`: changed columns of the run's own row. `whole`: the parent is parked there, so what waits is copied, too.
-    `moved`: the fork works in another folder, which the requests that wait then name.
+    `row`: changed columns of the run's own row. `include_waiting`: the parent is parked there, so what waits is
+    copied, too. `moved`: the fork works in another folder, which the requests that wait then name.
     """
     if select_rows(home, "select 1 from runs where run = $1", fork):
         return
-    until = {"step": at.step, "made": at.made, "id": at.id}
+    until = {"step": checkpoint.step, "made": checkpoint.created_at, "id": checkpoint.id}
     changes = {"runs": {**row, "parent": parent, "queue": None}, "snapshots": {"inherited": 1}}
-    with Store(home).writing("FULL") as conn:
+    with Store(home).write_transaction("FULL") as conn:
         sealed = is_row_sealed(conn, parent)
         for table in TABLES:
             if table.forked is not None:
-                limit = until[table.until] if table.until and not whole else None
-                _copy_history(conn, table, parent, limit, {table.owner: fork, **changes.get(table.name, {})})
+                limit = until[table.until] if table.until and not include_waiting else None
+                _copy_rows_until(
+                    conn, table, parent, limit, {table.owner: fork, **changes.get(table.name, {})}
+                )
         if sealed:
             seal_row(conn, fork)
         if moved:
             (old,) = conn.execute("select workspace from runs where run = $1", (parent,)).fetchone()
-            move_requests(conn, fork, old, row["workspace"])
+            move_request_paths(conn, fork, old, row["workspace"])
 
 
-def _copy_history(
+def _copy_rows_until(
     conn: Connection, table: Table, run: str, until: object, changes: Mapping[str, object]
 ) -> None:
     """`until`: up to where; None: all of the run's rows."""
@@ -95,7 +97,7 @@ def _copy_history(
 
 
 def _read_rows(conn: Connection, table: str, where: str, *values: object) -> list[dict[str, Any]]:
-    names = [column.name for column in conn.columns(table)]
+    names = [column.name for column in conn.list_columns(table)]
     found = conn.execute(f"select {', '.join(names)} from {table} where {where}", values)
     return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
 
@@ -105,12 +107,12 @@ def change_newest_checkpoint(
 ) -> None:
     """Change some of the run's options, and the values of its newest root checkpoint, in one transaction."""
     from interlock.engine.store.saver import Serde
-    from interlock.graphs.langgraph_internals import types_stored_in_any_graph
+    from interlock.graphs.langgraph_internals import always_storable_types
     from interlock.graphs.stored_values import StorableTypes
 
-    serde = Serde(StorableTypes(types_stored_in_any_graph()))
+    serde = Serde(StorableTypes(always_storable_types()))
     newest = "where thread_id = $1 and checkpoint_ns = '' order by checkpoint_id desc limit 1"
-    with Store(home).writing() as conn:
+    with Store(home).write_transaction() as conn:
         with keep_sealed(conn, run):
             kept = {**read_options(conn, run), **options}
             conn.update("runs", {"options": json.dumps(kept)}, {"run": run})
@@ -129,7 +131,7 @@ def copy_runs(home: Path, to: Path, runs: Sequence[str]) -> Iterator[str]:
     Each is copied in one transaction: a kill leaves it whole in the other store, or not there. A driver there isn't
     known here, so a copied run is nobody's until it is resumed. Raises `UserError` for one that is there or driven.
     """
-    there = Store(to).open()
+    there = Store(to).create_or_migrate()
     for run in runs:
         with ExitStack() as stack:
             stack.enter_context(explain_store_errors(there.path))
@@ -158,7 +160,7 @@ def _copy_rows(old: Connection, new: Connection, run: str) -> None:
             where = _OWN_CHAIN if table.name == "chain" else f"{table.owner} = $1"
             copy_table(old, new, table.name, where, run)
     query = f"select {', '.join(StepRow._fields)} from steps where run = $1 order by seq"
-    write_steps(new, (StepRow(*step) for step in old.execute(query, (run,)).fetchall()), set())
+    write_step_rows(new, (StepRow(*step) for step in old.execute(query, (run,)).fetchall()), set())
     new.update("runs", {"queue": None}, {"run": run})
     if old.shared_home is None or is_sealed(old.shared_home, run, read_definition(new, run)):
         seal_row(new, run)
@@ -186,8 +188,8 @@ def _copy_files(old: Connection, new: Connection, home: Path, to: Path, run: str
     """Long records and outputs, plans, and the snapshots that undo, rewind and fork bring back."""
     theirs, ours = open_blob_storage(new, to / "outputs"), open_blob_storage(old, home / "outputs")
     for name in list_named_files(old, home / "outputs", run):
-        if (body := ours.load(name)) is not None:
-            theirs.store(name, body)
+        if (body := ours.load_named_body(name)) is not None:
+            theirs.store_named_body(name, body)
             new.insert("named_files", {"name": name, "run": run}, "keep")
     for name, body in read_plans(old, home, run):
         store_plan(new, to, run, name, body)
@@ -202,10 +204,10 @@ def _copy_snapshots(old: Connection, home: Path, to: Path, run: str) -> None:
         source = ShadowRepository(home / "snapshots" / name)
         for commit in commits:
             fetch_snapshot(old, source, commit)
-        ShadowRepository(to / "snapshots" / name).copy_snapshots(source, commits)
+        ShadowRepository(to / "snapshots" / name).copy_missing_snapshots_from(source, commits)
 
 
-def seed(home: Path, store: Store, run: str, script: Path) -> None:
+def seed_replay_store(home: Path, store: Store, run: str, script: Path) -> None:
     """Copy the run's start, records, call results and replies of hooks and servers into a replay's store.
 
     `script`: the replies of its models. Finished subtasks are copied: each is replayed by itself.
@@ -217,9 +219,11 @@ def seed(home: Path, store: Store, run: str, script: Path) -> None:
             copy_table(old, conn, "runs", "run = $1", run)
             copy_table(old, conn, "journal", "run = $1 and state = 'done'", run)
             for table, source in _RECORDED.items():
-                conn.stored(f"create table {table} as select * from {source} where false")
+                conn.execute_raw(f"create table {table} as select * from {source} where false")
                 copy_table(old, conn, source, "run = $1", run, into=table)
-            conn.stored("create table taken_updates as select *, 0 as number from node_updates where false")
+            conn.execute_raw(
+                "create table taken_updates as select *, 0 as number from node_updates where false"
+            )
             # The run's own first: of two records that follow one, its own counts.
             copy_table(old, conn, "chain", "run = $1", run)
             for other in list_related_runs(old, run):
@@ -241,8 +245,8 @@ def seed(home: Path, store: Store, run: str, script: Path) -> None:
             "where reply_file is not null"
         )
         for (name,) in files.fetchall():
-            if (body := open_blob_storage(old, home / "outputs").load(name)) is not None:
-                open_blob_storage(conn, store.outputs).store(name, body)
+            if (body := open_blob_storage(old, home / "outputs").load_named_body(name)) is not None:
+                open_blob_storage(conn, store.outputs).store_named_body(name, body)
 
 
 _RECORDED = {
@@ -271,7 +275,7 @@ def read_request_hashes(home: Path, run: str) -> dict[tuple[str, str, int], str]
     return {(agent, role, ordinal): digest for agent, role, ordinal, digest in select_rows(home, sql, run)}
 
 
-def parent_of(home: Path, run: str) -> str | None:
+def find_parent_run(home: Path, run: str) -> str | None:
     found = select_rows(home, "select parent from runs where run = $1", run)
     return found[0]["parent"] if found else None
 
@@ -290,7 +294,7 @@ def read_answered_requests(
         yield row["id"], json.loads(row["request"]), json.loads(row["answer"])
 
 
-def read_recorded_hooks(conn: Connection) -> list[Any]:
+def read_recorded_hook_replies(conn: Connection) -> list[Any]:
     """Return event, subject, key, name, source, reply and reply's file of what hooks said, in firing order."""
     rows = conn.execute(
         "select event, subject, key, name, source, reply, reply_file from recorded_hooks "
@@ -299,7 +303,7 @@ def read_recorded_hooks(conn: Connection) -> list[Any]:
     return rows.fetchall()
 
 
-def read_server_replies(conn: Connection) -> dict[str, str]:
+def read_recorded_server_replies(conn: Connection) -> dict[str, str]:
     """What MCP servers were asked → what they replied, both JSON."""
     return dict(conn.execute("select asked, reply from recorded_servers").fetchall())
 

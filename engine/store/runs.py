@@ -49,15 +49,15 @@ def new_run_id() -> str:
     return "".join(secrets.choice(ALPHABET) for _ in range(_ID_LENGTH))
 
 
-def check_run_id(given: str) -> str:
+def check_run_id(run_id: str) -> str:
     """Return the id that a caller gives a run. Raises `UserError` for one that commands or files would take wrongly."""
-    if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,127}", given) or given in ("latest", "all"):
+    if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,127}", run_id) or run_id in ("latest", "all"):
         raise UserError(
-            f"{given[:80]!r} can't be a run_id: expected 1 to 128 letters, digits, _, ., : and -, beginning with a "
+            f"{run_id[:80]!r} can't be a run_id: expected 1 to 128 letters, digits, _, ., : and -, beginning with a "
             "letter, a digit or _, "
             "and neither 'latest' nor 'all'."
         )
-    return given
+    return run_id
 
 
 def insert_run(conn: Connection, run: NewRun, *, sealed: bool = True) -> None:
@@ -196,7 +196,7 @@ def list_ancestor_runs(conn: Connection, run: str) -> list[str]:
     return [one for (one,) in rows]
 
 
-def find_first_task(conn: Connection, run: str) -> str:
+def find_root_task(conn: Connection, run: str) -> str:
     """The user-started run this one is a subtask of, at any depth; else the run itself."""
     higher = f"select p.run from runs c join runs p on p.run = c.parent where c.run = $1 and {IS_SUBTASK}"
     while row := conn.execute(higher, (run,), tables=("runs",)).fetchone():
@@ -230,7 +230,7 @@ def create_session(home: Path, workspace: Path) -> str:
 def save_session(home: Path, session: str, run: str, workspace: Path, chosen: Mapping[str, str]) -> None:
     """Let a session show another run, or keep what was chosen for its next prompt."""
     row = {"session": session, "run": run, "workspace": str(workspace), "at": unix_time()}
-    with Store(home).open().writing("FULL") as conn:
+    with Store(home).create_or_migrate().write_transaction("FULL") as conn:
         conn.insert("sessions", row | {"chosen": json.dumps({**chosen})}, "replace")
 
 
@@ -244,7 +244,7 @@ PROGRESS_OPTIONS = ("ignored_tests", "unsaved", "node_sources", "calls_before")
 """Options that say what a run did, which workers of other hosts write, too; they choose nothing that is executed."""
 
 
-class Definition(NamedTuple):
+class RunDefinition(NamedTuple):
     """What decides what a run executes."""
 
     workflow: str
@@ -260,17 +260,17 @@ class Definition(NamedTuple):
         return hashlib.sha256(parts.encode()).hexdigest()
 
 
-def read_definition(conn: Connection, run: str, *, locked: bool = False) -> Definition:
+def read_definition(conn: Connection, run: str, *, locked: bool = False) -> RunDefinition:
     """Raises `UserError` if the run was removed. `locked`: inside a transaction: nobody changes it before its end."""
     lock = conn.change_lock if locked else ""
     sql = f"select workflow, workspace, options, input from runs where run = $1{lock}"
     row = conn.execute(sql, (run,), tables=("runs",)).fetchone()
     if row is None:
         raise UserError(f"Run {run!r} was removed meanwhile. List runs with: interlock runs --all")
-    return Definition(row[0], row[1], json.loads(row[2]), row[3])
+    return RunDefinition(row[0], row[1], json.loads(row[2]), row[3])
 
 
-def write_seal(home: Path, run: str, definition: Definition) -> None:
+def write_seal(home: Path, run: str, definition: RunDefinition) -> None:
     """Note that a run's definition is as this host, or a person at it, wants it."""
     file = _seal_path(home, run)
     try:
@@ -286,7 +286,7 @@ def seal_row(conn: Connection, run: str) -> None:
         write_seal(conn.shared_home, run, read_definition(conn, run))
 
 
-def is_sealed(home: Path, run: str, definition: Definition) -> bool:
+def is_sealed(home: Path, run: str, definition: RunDefinition) -> bool:
     try:
         return _seal_path(home, run).read_text(encoding="utf-8") == definition.digest
     except OSError:
@@ -343,11 +343,11 @@ def set_run_option(conn: Connection, run: str, name: str, value: Mapping[str, An
 
 
 def merge_into_stored_input(
-    conn: Connection, run: str, text: str, asked: Mapping[str, Any]
+    conn: Connection, run: str, stored_input: str, changes: Mapping[str, Any]
 ) -> dict[str, Any]:
     """The input of a run that has no checkpoint yet, with what is asked now; kept, because a replay reads it."""
-    first: dict[str, Any] = json.loads(text)
-    changed = {**first, **{name: value for name, value in asked.items() if name in first}}
+    first: dict[str, Any] = json.loads(stored_input)
+    changed = {**first, **{name: value for name, value in changes.items() if name in first}}
     if changed != first:
         with conn.transaction(), keep_sealed(conn, run):
             conn.update("runs", {"input": json.dumps(changed)}, {"run": run})
@@ -394,16 +394,16 @@ class RowsToExport(NamedTuple):
     answered: list[Any]
 
 
-def open_trace(store: Store, run: str, above: tuple[str, str] | None) -> Trace:
-    """The run's trace; made if it has none, as a part of `above` (trace and span), or of its parent's trace."""
+def find_or_create_trace(store: Store, run: str, parent_span: tuple[str, str] | None) -> Trace:
+    """The run's trace; made if it has none, as a part of `parent_span` (trace and span), or of its parent's trace."""
     if found := _find_trace(store.home, run):
         return found
     rows = select_rows(store.home, "select coalesce(subtask_of, parent) from runs where run = $1", run)
     if rows and rows[0][0] and (over := _find_trace(store.home, rows[0][0])):
-        above = over.trace, over.root
-    trace, parent = above or (secrets.token_hex(16), "")
+        parent_span = over.trace, over.root
+    trace, parent = parent_span or (secrets.token_hex(16), "")
     made = Trace(run, trace, parent, secrets.token_hex(8), 0.0)
-    with store.writing() as conn:
+    with store.write_transaction() as conn:
         conn.insert("traces", made._asdict(), "keep")
     return _find_trace(store.home, run) or made
 
@@ -414,7 +414,7 @@ def _find_trace(home: Path, run: str) -> Trace | None:
 
 
 def mark_trace_exported(store: Store, run: str, until: float) -> None:
-    with store.writing() as conn:
+    with store.write_transaction() as conn:
         conn.update("traces", {"until": until}, {"run": run})
 
 
@@ -441,7 +441,7 @@ IGNORED = "ignored_tests"
 """The run's option that names the commit with tests that its first snapshot doesn't hold."""
 
 
-class Ignored(NamedTuple):
+class KeptIgnoredTests(NamedTuple):
     """Tests that no snapshot holds, as they were when the run began."""
 
     repository: str
@@ -450,7 +450,7 @@ class Ignored(NamedTuple):
     """Why there is no commit."""
 
 
-def ignored_in(options: Mapping[str, Any]) -> Ignored | None:
+def ignored_tests_of_options(options: Mapping[str, Any]) -> KeptIgnoredTests | None:
     """Return what a run's options say of tests that its first snapshot doesn't hold; None: nobody looked."""
     found: Mapping[str, Any] | None = options.get(IGNORED)
-    return Ignored(**found) if found else None
+    return KeptIgnoredTests(**found) if found else None

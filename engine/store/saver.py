@@ -30,7 +30,7 @@ from langgraph.checkpoint.base import (
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.types import Interrupt
 
-from interlock.engine.store.approvals import list_answered_interrupts
+from interlock.engine.store.approvals import request_keys_by_answered_interrupt
 from interlock.engine.store.checkpoints import compress_row, decode_checkpoint, decompress_row
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.runs import read_ended_subtask_status
@@ -40,8 +40,8 @@ from interlock.graphs import langgraph_internals, stored_channels
 from interlock.graphs.stored_values import (
     Names,
     StorableTypes,
-    class_preserving_encoder,
-    find_unstorable,
+    describe_unstorable_value,
+    make_class_preserving_encoder,
     make_type_loader,
 )
 from interlock.state.charts import RunChart, next_state
@@ -54,7 +54,7 @@ from interlock.state.text import replace_surrogates
 Notice = Callable[[str, Any], None]
 
 
-def ignore_notice(_what: str, _value: Any) -> None:
+def ignore_stored_value(_what: str, _value: Any) -> None:
     """For stores that nobody watches."""
 
 
@@ -72,7 +72,7 @@ class Serde(JsonPlusSerializer):
     def dumps_typed(self, obj: Any) -> tuple[str, bytes]:
         if not self._keeps_classes or obj is None or isinstance(obj, bytes | bytearray):
             return compress_row(*super().dumps_typed(obj))
-        return compress_row("msgpack", class_preserving_encoder()(obj))
+        return compress_row("msgpack", make_class_preserving_encoder()(obj))
 
     def loads_typed(self, data: tuple[str, bytes]) -> Any:
         return super().loads_typed(decompress_row(*data))
@@ -107,12 +107,12 @@ class Saver(BaseCheckpointSaver[int]):
         """
         self._keeps_classes, self.known = types is not None, _NO_CLASSES
         if types is not None:
-            self.known = StorableTypes(frozenset(types) | langgraph_internals.types_stored_in_any_graph())
+            self.known = StorableTypes(frozenset(types) | langgraph_internals.always_storable_types())
         super().__init__(serde=Serde(self.known if self._keeps_classes else None))
         self.conn = conn
         self.steps = steps or StepLog()
         self._outcome = outcome
-        self.notice: Notice = ignore_notice
+        self.on_stored_value: Notice = ignore_stored_value
         """Told of each value that is stored as it is, and what it is."""
         self._waiting: dict[tuple[str, str], _BufferedRows] = {}
         self._stored: dict[str, set[str]] = {}
@@ -122,10 +122,10 @@ class Saver(BaseCheckpointSaver[int]):
             conn.saver = cast(Any, self)  # the type checker sees this module's own types twice
 
     @property
-    def waits(self) -> bool:
+    def has_buffered_rows(self) -> bool:
         return bool(self._waiting)
 
-    def write(self) -> None:
+    def write_buffered_checkpoints(self) -> None:
         for rows in self._waiting.values():
             for saved in rows.checkpoints:
                 self._write_checkpoint(*saved)
@@ -138,7 +138,7 @@ class Saver(BaseCheckpointSaver[int]):
                 self._stored_nested_namespaces(thread).add(ns)
         self._waiting.clear()
 
-    def give_up(self) -> None:
+    def drop_buffer(self) -> None:
         for kept in (self._waiting, self._stored, self._statuses):
             kept.clear()
 
@@ -258,7 +258,7 @@ class Saver(BaseCheckpointSaver[int]):
                 if metadata.get("source") == "loop" and config["configurable"].get("checkpoint_id"):  # pyright: ignore[reportTypedDictNotRequiredAccess]
                     self._finish_superstep(thread)
                 self._buffered_rows(thread, "").checkpoints.append(saved)
-                self._update_run(thread, checkpoint, metadata)
+                self._update_run_row(thread, checkpoint, metadata)
         return _make_config(thread, ns, checkpoint["id"])
 
     def put_writes(
@@ -268,15 +268,15 @@ class Saver(BaseCheckpointSaver[int]):
         thread, ns = _thread_and_namespace(config)
         channels = {channel for channel, _ in writes}
         kept = {channel: value for channel, value in writes if channel not in stored_channels.BOOKKEEPING}
-        self.check_storable(kept, self.steps.node_of(task_id))
+        self.check_storable(kept, self.steps.find_node_of_task(task_id))
         if "__error__" in channels:  # a failed task is given its newest answer again: it isn't another one
             writes = [(channel, value) for channel, value in writes if channel != "__resume__"]
-        path = stored_channels.payload_task_path(task_path, self.steps.node_of(task_id))
+        path = stored_channels.payload_task_path(task_path, self.steps.find_node_of_task(task_id))
         with self._buffer_until_commit():
             self._buffered_rows(thread, ns).writes.append((config, writes, task_id, path))
             for channel, value in writes:
                 if channel == "__interrupt__":
-                    self._note_interrupts(thread, value)
+                    self._record_interrupts(thread, value)
             # A resumed task also writes the answer it took; only further writes make it a step.
             if not channels <= stored_channels.BOOKKEEPING and not channels & {
                 "__interrupt__",
@@ -285,7 +285,7 @@ class Saver(BaseCheckpointSaver[int]):
                 self._drop_task_rows(thread, task_id)
                 if not stored_channels.is_input_task(task_path):
                     checkpoint = str(config["configurable"]["checkpoint_id"])  # pyright: ignore[reportTypedDictNotRequiredAccess]
-                    self.steps.save(self.conn, thread, ns, checkpoint, task_id, task_path)
+                    self.steps.save_finished_task(self.conn, thread, ns, checkpoint, task_id, task_path)
             for channel, error in writes:
                 if channel == "__error__" and isinstance(error, Exception):  # not what cancelled it
                     checkpoint = str(config["configurable"]["checkpoint_id"])  # pyright: ignore[reportTypedDictNotRequiredAccess]
@@ -298,12 +298,14 @@ class Saver(BaseCheckpointSaver[int]):
     def _buffer_until_commit(self) -> Generator[None]:
         """Buffer what is saved inside until the driver's next commit; other connections commit it at the end."""
         if self.conn.buffers:
-            with self.conn.turn:  # a thread that commits meanwhile would forget rows that it didn't write
+            with (
+                self.conn.write_lock
+            ):  # a thread that commits meanwhile would forget rows that it didn't write
                 yield
             return
         with self.conn.transaction():
             yield
-            self.write()
+            self.write_buffered_checkpoints()
         self.mark_buffer_written()
 
     def _buffered_rows(self, thread: str, ns: str) -> _BufferedRows:
@@ -311,7 +313,7 @@ class Saver(BaseCheckpointSaver[int]):
 
     def _stored_nested_namespaces(self, thread: str) -> set[str]:
         if thread not in self._stored:
-            found = self.conn.stored(
+            found = self.conn.execute_raw(
                 "select checkpoint_ns from checkpoints where thread_id = $1 and checkpoint_ns > '' "
                 "union select checkpoint_ns from writes where thread_id = $1 and checkpoint_ns > ''",
                 (thread,),
@@ -334,25 +336,31 @@ class Saver(BaseCheckpointSaver[int]):
 
     def _finish_superstep(self, thread: str) -> None:
         """Finish the root's superstep: no nested graph stays open, and the new checkpoint has its tasks' writes."""
-        over = [ns for owner, ns in self._waiting if owner == thread and ns and self._ends_with_superstep(ns)]
+        over = [
+            ns
+            for owner, ns in self._waiting
+            if owner == thread and ns and self._is_dropped_after_superstep(ns)
+        ]
         for ns in over:
             del self._waiting[thread, ns]
         self._buffered_rows(thread, "").writes.clear()
-        for ns in [ns for ns in self._stored_nested_namespaces(thread) if self._ends_with_superstep(ns)]:
+        for ns in [
+            ns for ns in self._stored_nested_namespaces(thread) if self._is_dropped_after_superstep(ns)
+        ]:
             self._delete_namespace(thread, ns)
 
-    def _update_run(self, thread: str, checkpoint: Checkpoint, metadata: CheckpointMetadata) -> None:
-        status, outcome = self._compute_status(checkpoint["channel_values"], self._status_before(thread))
+    def _update_run_row(self, thread: str, checkpoint: Checkpoint, metadata: CheckpointMetadata) -> None:
+        status, outcome = self._compute_status(checkpoint["channel_values"], self._current_run_status(thread))
         self._statuses[thread] = status
         self.steps.root_step = metadata.get("step", 0)
-        self.steps.at_root(self.steps.root_step)
+        self.steps.on_root_step(self.steps.root_step)
         row = {"step": metadata.get("step", 0), "updated": unix_time(), "status": status, "outcome": outcome}
         self.conn.update("runs", row, {"run": thread})
 
     def _compute_status(self, values: dict[str, Any], before: str) -> tuple[str, str]:
         return compute_run_status(values, self._outcome, before)
 
-    def _status_before(self, thread: str) -> str:
+    def _current_run_status(self, thread: str) -> str:
         """The run's status so far."""
         if thread not in self._statuses:
             query = "select status from runs where run = $1"
@@ -360,11 +368,11 @@ class Saver(BaseCheckpointSaver[int]):
             self._statuses[thread] = row[0] if row else "open"
         return self._statuses[thread]
 
-    def _ends_with_superstep(self, namespace: str) -> bool:  # noqa: ARG002 - for graphs that keep some
+    def _is_dropped_after_superstep(self, namespace: str) -> bool:  # noqa: ARG002 - for graphs that keep some
         """Whether a nested graph's rows end with the superstep that it ran in."""
         return True
 
-    def _note_interrupts(self, thread: str, interrupts: Any) -> None:
+    def _record_interrupts(self, thread: str, interrupts: Any) -> None:
         for item in interrupts:
             if isinstance(item, Interrupt):
                 key: object = item.value  # pyright: ignore[reportUnknownMemberType,reportUnknownVariableType]
@@ -375,31 +383,31 @@ class Saver(BaseCheckpointSaver[int]):
         """Store results of effects as the state is stored."""
         if self._keeps_classes:
             effects.serde, effects.storable_classes = self.serde, self.known
-            effects.on_stored_value = self.notice
+            effects.on_stored_value = self.on_stored_value
 
-    def begin_drive(self, run: str, app: Any) -> None:
+    def record_graph_code(self, run: str, app: Any) -> None:
         """Keep what a later replay compares of the graph as it is now."""
 
-    def end_run(self, run: str) -> None:
+    def record_run_end(self, run: str) -> None:
         """Note that a run is done, where its checkpoints don't say so."""
 
-    def find_lost_keys(self, values: Iterable[str], known: Container[str]) -> Sequence[str]:
+    def find_unknown_state_keys(self, values: Iterable[str], known: Container[str]) -> Sequence[str]:
         """Return stored keys of a state that would strand a run, as today's graph doesn't know them."""
         return [key for key in values if key not in known and not stored_channels.is_internal_channel(key)]
 
-    def find_waiting_breakpoints(self, run: str, app: Any, snapshot: Any) -> set[str]:  # noqa: ARG002 - a LangGraph graph has some
+    def ask_at_breakpoints(self, run: str, app: Any, snapshot: Any) -> set[str]:  # noqa: ARG002 - a LangGraph graph has some
         """Return the breakpoints that a run stands at and nobody has let it pass yet."""
         return set()
 
-    def answers(self, run: str, waiting: Mapping[str, Any]) -> dict[str, Any]:
+    def resume_values_by_interrupt(self, run: str, interrupts: Mapping[str, Any]) -> dict[str, Any]:
         """Return interrupt id → what it is resumed with, for those with an answer or whose subtask is over.
 
-        `waiting`: interrupt id → its value.
+        `interrupts`: interrupt id → its value.
         """
-        answered = list_answered_interrupts(self.conn, run)
+        answered = request_keys_by_answered_interrupt(self.conn, run)
         return {
             name: True
-            for name, value in waiting.items()
+            for name, value in interrupts.items()
             if name in answered
             or ((child := awaited_subtask(value)) and read_ended_subtask_status(self.conn, child))
         }
@@ -410,9 +418,9 @@ class Saver(BaseCheckpointSaver[int]):
             return
         for key, value in values.items():
             if node:
-                self.notice(f"State key {key!r}, which node {node!r} wrote,", value)
-            if wrong := find_unstorable(value, self.known, self.serde):
-                writer = node or self.steps.writer_of(key)
+                self.on_stored_value(f"State key {key!r}, which node {node!r} wrote,", value)
+            if wrong := describe_unstorable_value(value, self.known, self.serde):
+                writer = node or self.steps.find_writer_of_key(key)
                 where = f"Node {writer!r} failed: state" if writer else "State"
                 raise RunError(
                     f"{where} key {key!r} holds a value that can't be stored: {wrong}. Expected JSON-like values, "
@@ -444,15 +452,15 @@ _COLUMNS = (*TABLE["checkpoints"].key, "parent_checkpoint_id", "type", "checkpoi
 _NAMESPACE = "thread_id = $1 and checkpoint_ns = $2"
 
 
-def _bounded_repr(error: BaseException, most: int = 2_000) -> str:
+def _bounded_repr(error: BaseException, max_length: int = 2_000) -> str:
     try:
         text = repr(error)
     except Exception:
         text = exception_line(error)
-    return replace_surrogates(text if len(text) <= most else f"{text[: most - 1]}…")
+    return replace_surrogates(text if len(text) <= max_length else f"{text[: max_length - 1]}…")
 
 
-def typed(row: tuple[str, bytes]) -> Any:
+def decode_row_value(row: tuple[str, bytes]) -> Any:
     """The value of a checkpoint's or a write's row (type, bytes), with the contents of objects in their place: their
     classes may not be imported here.
     """
@@ -485,7 +493,7 @@ def compute_run_status(values: dict[str, Any], key: str, before: str = "open") -
     return next_state(RunChart, running, event), "done" if event == "finish" else outcome
 
 
-def raise_id_clock(conn: Connection, thread: str) -> None:
+def advance_checkpoint_id_clock(conn: Connection, thread: str) -> None:
     """Make new checkpoint ids sort after the run's existing ones, even if the clock stepped back.
 
     `docs/internals.md#the-id-clock`.
@@ -494,7 +502,7 @@ def raise_id_clock(conn: Connection, thread: str) -> None:
         "select max(checkpoint_id) from checkpoints where thread_id = $1", (thread,)
     ).fetchone()
     if newest:
-        langgraph_internals.raise_id_clock(newest)
+        langgraph_internals.advance_id_clock(newest)
 
 
 def awaited_subtask(interrupted: object) -> str:

@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from interlock.engine.store import encode_keys_parameter, keys_in_parameter_sql, open_reader, select_rows
+from interlock.engine.store import encode_keys_parameter, keys_subquery_sql, open_reader, select_rows
 from interlock.engine.store.blobs import (
     fetch_snapshot,
     find_first_stored_commit,
@@ -18,8 +18,8 @@ from interlock.engine.store.blobs import (
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.runs import (
     IGNORED,
-    Ignored,
-    ignored_in,
+    KeptIgnoredTests,
+    ignored_tests_of_options,
     list_ancestor_runs,
     list_related_runs,
     read_options,
@@ -87,21 +87,25 @@ class SqlSnapshots:
 
     async def snapshot_before(self, key: CallKey) -> None:
         place = self._row_key(key)
-        if place in self._calls:  # repeated after a kill: the first snapshot counts
+        if place in self._snapshotted_calls:  # repeated after a kill: the first snapshot counts
             return
         round_, commit = self._newest
         if round_ != key.message:
             commit = await self._take_snapshot()
         if self._why:
-            self._note_unsaved(key)
+            self._record_unsaved_call(key)
         if commit and self._made:
             if self.keep_ignored is not None:
                 await self._keep_ignored_tests(self._made.repository, commit)
             where = dict(zip(TABLE["snapshots"].key, place, strict=True))
-            order = {"seq": len(self._calls), "root_step": self.steps.root_step, "at": unix_time()}
+            order = {
+                "seq": len(self._snapshotted_calls),
+                "root_step": self.steps.root_step,
+                "at": unix_time(),
+            }
             row = {**where, **order, "repository": self._made.repository.name, "before": commit}
             self.conn.insert("snapshots", row)
-            self._calls[place] = False
+            self._snapshotted_calls[place] = False
 
     async def _keep_ignored_tests(self, repository: "ShadowRepository", commit: str) -> None:
         """Before the first change, keep tests that the snapshot doesn't hold."""
@@ -109,7 +113,7 @@ class SqlSnapshots:
             keep = self.keep_ignored
             if keep is None:
                 return
-            if not self._find_first_snapshot(repository) and not ignored_in(
+            if not self._find_first_snapshot(repository) and not ignored_tests_of_options(
                 read_options(self.conn, self.run)
             ):
                 try:
@@ -118,9 +122,9 @@ class SqlSnapshots:
                     )
                     if self.conn.blobs:
                         await self._store_snapshot(repository, kept)
-                    found = Ignored(repository.name, kept)
+                    found = KeptIgnoredTests(repository.name, kept)
                 except (RunError, OSError) as error:
-                    found = Ignored(repository.name, "", f"{_WHY}: {str(error).rstrip('.')}.")
+                    found = KeptIgnoredTests(repository.name, "", f"{_WHY}: {str(error).rstrip('.')}.")
                     self.emit(ErrorEvent(severity="warning", message=f"{found.why} So the check will ask."))
                 set_run_option(self.conn, self.run, IGNORED, found._asdict())
             self.keep_ignored = None
@@ -130,7 +134,7 @@ class SqlSnapshots:
 
         What it came from may have worked in another folder; what else shares records with it began there later.
         """
-        query = f"select run, repository, before from snapshots where run in {keys_in_parameter_sql()} order by at, seq"
+        query = f"select run, repository, before from snapshots where run in {keys_subquery_sql()} order by at, seq"
         rows = self.conn.execute(query, (self._related_runs_parameter(),), tables=("snapshots",)).fetchall()
         own = {self.run, *list_ancestor_runs(self.conn, self.run)}
         return next((row for row in rows if row[0] in own or row[1] == repository.name), None)
@@ -139,7 +143,7 @@ class SqlSnapshots:
         """List this run and those that share records with it."""
         return encode_keys_parameter([self.run, *list_related_runs(self.conn, self.run)])
 
-    def _note_unsaved(self, key: CallKey) -> None:
+    def _record_unsaved_call(self, key: CallKey) -> None:
         """Keep which call changes files that nothing can take back."""
         kept = unsaved_calls_of_options(read_options(self.conn, self.run)) or UnsavedCalls(self._why, [], 0)
         name = f"{key.message}.{key.index}.{key.attempt}"
@@ -153,13 +157,13 @@ class SqlSnapshots:
 
     async def snapshot_after(self, key: CallKey, changed: str = "") -> None:
         place = self._row_key(key)
-        if self._calls.get(place) is False and (commit := await self._take_snapshot(changed)):
-            self._calls[place], self._newest = True, (key.message, commit)
+        if self._snapshotted_calls.get(place) is False and (commit := await self._take_snapshot(changed)):
+            self._snapshotted_calls[place], self._newest = True, (key.message, commit)
             where = dict(zip(TABLE["snapshots"].key, place, strict=True))
             self.conn.update("snapshots", {"after": commit}, where)
 
     @cached_property
-    def _calls(self) -> dict[tuple[str, str, int, int], bool]:
+    def _snapshotted_calls(self) -> dict[tuple[str, str, int, int], bool]:
         """Whether the state after each call is recorded."""
         rows = self.conn.execute(
             "select message, idx, attempt, after from snapshots where run = $1",
@@ -168,7 +172,7 @@ class SqlSnapshots:
         )
         return {(self.run, *row[:3]): row[3] is not None for row in rows}
 
-    def save_known_files(self) -> None:
+    def save_and_close(self) -> None:
         if self._made is None:
             return
         try:
@@ -183,7 +187,7 @@ class SqlSnapshots:
         """
         related = (self._related_runs_parameter(),)
         unseen = (
-            f"select count(*) from journal j where run in {keys_in_parameter_sql()} "
+            f"select count(*) from journal j where run in {keys_subquery_sql()} "
             "and planned is not null and state = 'done' and not exists "
             "(select 1 from snapshots s where (s.run, s.message, s.idx, s.attempt) = "
             "(j.run, j.message, j.idx, j.attempt))"
@@ -191,7 +195,7 @@ class SqlSnapshots:
         if self.conn.execute(unseen, related, tables=("journal", "snapshots")).fetchone()[0]:
             raise RunError("Files were changed before there was a snapshot of them.")
         begun = self.conn.execute(
-            f"select 1 from snapshots where run in {keys_in_parameter_sql()} limit 1",
+            f"select 1 from snapshots where run in {keys_subquery_sql()} limit 1",
             related,
             tables=("snapshots",),
         )
@@ -204,7 +208,7 @@ class SqlSnapshots:
         repository, (run, name, before) = self._made.repository, first
         if not self._fetch_commit(repository, name, before):
             raise RunError("The snapshot of the files that it began with is gone.")
-        ignored = ignored_in(read_options(self.conn, run))
+        ignored = ignored_tests_of_options(read_options(self.conn, run))
         if ignored is None or not ignored.commit:
             raise RunError(ignored.why if ignored else f"{_WHY}: none were kept when the run began.")
         if not self._fetch_commit(repository, ignored.repository, ignored.commit):
@@ -216,8 +220,10 @@ class SqlSnapshots:
         if self.conn.blobs:
             fetch_snapshot(self.conn, repository, commit)
         elif name != repository.name:
-            repository.copy_snapshots(type(repository)(repository.folder.with_name(name)), [commit])
-        return not repository.find_missing([commit])
+            repository.copy_missing_snapshots_from(
+                type(repository)(repository.folder.with_name(name)), [commit]
+            )
+        return not repository.find_missing_snapshots([commit])
 
     async def _take_snapshot(self, changed: str = "") -> str:
         """The commit; empty: none was taken."""
@@ -225,7 +231,7 @@ class SqlSnapshots:
             return ""
         try:
             self._made = made = self._made or self.make()
-            commit = await await_despite_cancel(self._take_with_progress(made, changed))
+            commit = await await_despite_cancel(self._take_snapshot_with_progress(made, changed))
             if self.conn.blobs:
                 await self._store_snapshot(made.repository, commit)
                 await self._store_clone_commits()
@@ -240,7 +246,7 @@ class SqlSnapshots:
             self.emit(ErrorEvent(severity="warning", message=f"No snapshots of files: {why}"))
             return ""
 
-    async def _take_with_progress(self, made: "WorkspaceSnapshots", changed: str) -> str:
+    async def _take_snapshot_with_progress(self, made: "WorkspaceSnapshots", changed: str) -> str:
         told = False
 
         def tell() -> None:
@@ -293,12 +299,12 @@ class Snapshot(NamedTuple):
     inherited: bool
 
     @property
-    def key(self) -> str:
+    def call_key(self) -> str:
         """Same as `Call.key`."""
         return f"{self.message}.{self.idx}.{self.attempt}"
 
 
-def snapshots(home: Path, run: str) -> list[Snapshot]:
+def list_snapshots(home: Path, run: str) -> list[Snapshot]:
     """Snapshots in call order. If a kill cut off the one after a call, the one before the next call replaces it."""
     rows = select_rows(
         home,

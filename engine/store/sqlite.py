@@ -10,11 +10,19 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Literal
 
-from interlock.engine.store.audit import Audit, is_audited, start_audit_chain
-from interlock.engine.store.connection import Adapter, Column, Connection, FetchedRows, JsonForm, Rows, Values
+from interlock.engine.store.audit import AuditWriter, is_audited, start_audit_chain
+from interlock.engine.store.connection import (
+    Adapter,
+    Column,
+    Connection,
+    FetchedRows,
+    JsonFormat,
+    Rows,
+    Values,
+)
 from interlock.engine.store.tables import Write
 from interlock.services.files import disk
-from interlock.services.files.disk import make_private_file
+from interlock.services.files.disk import ensure_private_file
 from interlock.state.errors import StoreError
 
 _KINDS = {"text": str, "blob": bytes, "integer": int, "int": int, "real": (int, float)}
@@ -28,27 +36,27 @@ class SqliteConnection(Connection):
 
     errors = (sqlite3.Error,)
     reads = ("select", "with", "pragma", "explain")
-    json_form = JsonForm((",", ":"), short_numbers=False)
+    json_form = JsonFormat((",", ":"), short_numbers=False)
 
     def __init__(self, path: Path, conn: sqlite3.Connection, *, buffers: bool = False) -> None:
         super().__init__(buffers=buffers)
         self._conn, self._path, self._knows_audit = conn, path, False
-        self._audit: Audit | None = None
+        self._audit: AuditWriter | None = None
         self._files = {name: _file_identity(name) for name in (str(path), f"{path}-wal")}
 
     @property
     def in_transaction(self) -> bool:
         return self._conn.in_transaction
 
-    def watch(self, write: Write) -> None:
+    def note_for_audit(self, write: Write) -> None:
         if self._audit and is_audited(write):
-            self._audit.watch(write)
+            self._audit.note_write(write)
 
-    def stored(self, sql: str, values: Values = ()) -> Rows:
+    def execute_raw(self, sql: str, values: Values = ()) -> Rows:
         if not self.buffers:
             return self._conn.execute(sql, _number_parameters(values))
         with (
-            self.turn
+            self.write_lock
         ):  # a row that is fetched while another thread closes the connection would end the process
             found = self._conn.execute(sql, _number_parameters(values))
             return FetchedRows(found.rowcount, found.fetchall())
@@ -56,8 +64,8 @@ class SqliteConnection(Connection):
     def execute_many(self, sql: str, rows: Sequence[Values]) -> None:
         self._conn.executemany(sql, map(_number_parameters, rows))
 
-    def write_buffered_rows(self, waiting: Iterable[Write]) -> None:
-        for sql, alike in groupby(waiting, attrgetter("sql")):
+    def write_buffered_rows(self, buffered: Iterable[Write]) -> None:
+        for sql, alike in groupby(buffered, attrgetter("sql")):
             writes = [*alike]
             if is_audited(writes[0]):
                 super().write_buffered_rows(writes)
@@ -65,7 +73,7 @@ class SqliteConnection(Connection):
                 self.execute_many(sql, [write.values for write in writes])
 
     @contextmanager
-    def begun(self, synced: bool) -> Generator[None]:
+    def database_transaction(self, synced: bool) -> Generator[None]:
         if not self._knows_audit:  # looked for once: the store of a replay has none
             self._knows_audit, self._audit = True, self._open_audit()
         with self._full_sync() if synced else nullcontext():
@@ -74,39 +82,39 @@ class SqliteConnection(Connection):
                 self._check_files_in_place()
                 yield
                 if self._audit:
-                    self._audit.append()
-                self.check()
+                    self._audit.append_noted_writes()
+                self.run_commit_check()
                 self.commit()
             except BaseException:
                 if self._audit:
-                    self._audit.roll_back()
+                    self._audit.discard_notes()
                 if self._conn.in_transaction:
                     self._conn.execute("rollback")
                 raise
         if self._audit:
-            self._audit.committed(synced=synced)
+            self._audit.save_head_after_commit(synced=synced)
 
     def commit(self) -> None:
         self._conn.execute("commit")
 
-    def columns(self, table: str) -> list[Column]:
+    def list_columns(self, table: str) -> list[Column]:
         found = self._conn.execute(f"pragma table_info({table})").fetchall()
         return [Column(name, _KINDS[kind.lower()], bool(needed)) for _, name, kind, needed, *_ in found]
 
-    def _open_audit(self) -> Audit | None:
+    def _open_audit(self) -> AuditWriter | None:
         """None: the store has no chain yet."""
-        there = self.stored("select 1 from sqlite_master where name = 'audit'").fetchone()
-        return Audit(self, self._path) if there else None
+        there = self.execute_raw("select 1 from sqlite_master where name = 'audit'").fetchone()
+        return AuditWriter(self, self._path) if there else None
 
-    def audited(self) -> None:
+    def begin_audit(self) -> None:
         """Inside the migration: begin the audit's chain."""
         self._audit = start_audit_chain(self, self._path)
 
     def close(self) -> None:
         """A thread that a drive left behind can't use it any more: `ProgrammingError`."""
-        with self.turn:
+        with self.write_lock:
             if self._audit:
-                self._audit.committed(synced=True)
+                self._audit.save_head_after_commit(synced=True)
             self._conn.close()
 
     def _check_files_in_place(self) -> None:
@@ -200,7 +208,7 @@ class Sqlite(Adapter):
     ) -> SqliteConnection:
         with self.explain_errors():
             with suppress(OSError):  # SQLite says why
-                make_private_file(self.path)
+                ensure_private_file(self.path)
             conn = sqlite3.connect(
                 self.path, timeout=patience_s, isolation_level=None, check_same_thread=False
             )
@@ -221,7 +229,7 @@ class Sqlite(Adapter):
         conn.execute("pragma query_only = 1")
         return SqliteConnection(self.path, conn)
 
-    def is_current(self, conn: Connection) -> bool | None:
+    def is_schema_current(self, conn: Connection) -> bool | None:
         (found,) = conn.execute("pragma user_version").fetchone()
         if found > SCHEMA_VERSION:
             raise StoreError(
@@ -230,25 +238,25 @@ class Sqlite(Adapter):
             )
         return found == SCHEMA_VERSION if found else None
 
-    def migrate(self, conn: SqliteConnection) -> None:
+    def migrate_schema(self, conn: SqliteConnection) -> None:
         schema = files("interlock.engine.store").joinpath("schema.sql").read_text(encoding="utf-8")
         with conn.transaction():
             for _, table, name, kind, held in ADDED_COLUMNS:
-                columns = {column.name for column in conn.columns(table)}
+                columns = {column.name for column in conn.list_columns(table)}
                 if columns and name not in columns:
-                    conn.stored(f"alter table {table} add column {name} {kind}")
-                    conn.stored(f"update {table} set {name} = {held}")
-            earlier = [part for part in CONVERTED_TABLES if _is_table(conn, part[0])]
+                    conn.execute_raw(f"alter table {table} add column {name} {kind}")
+                    conn.execute_raw(f"update {table} set {name} = {held}")
+            earlier = [part for part in CONVERTED_TABLES if _has_table(conn, part[0])]
             for name, *_ in earlier:
-                conn.stored(f"alter table {name} rename to {name}_before")
+                conn.execute_raw(f"alter table {name} rename to {name}_before")
             made = (f"create index if not exists {index}" for index in _INDEXES)
             for statement in (*schema.split(";\n"), *DROP_STATEMENTS, *made):
-                conn.stored(statement)
+                conn.execute_raw(statement)
             for name, *statements in earlier:
                 for statement in (*statements, f"drop table {name}_before"):
-                    conn.stored(statement)
-            conn.audited()
-            conn.stored(f"pragma user_version={SCHEMA_VERSION}")
+                    conn.execute_raw(statement)
+            conn.begin_audit()
+            conn.execute_raw(f"pragma user_version={SCHEMA_VERSION}")
 
     @contextmanager
     def explain_errors(self) -> Generator[None]:
@@ -256,18 +264,18 @@ class Sqlite(Adapter):
             try:
                 yield
             except sqlite3.OperationalError:
-                self._refuse_newer()
+                self._refuse_newer_store()
                 raise
 
-    def _refuse_newer(self) -> None:
+    def _refuse_newer_store(self) -> None:
         """Raises `StoreError` if a newer program changed the store in the meantime, so that statements fail."""
         with suppress(sqlite3.Error):
             if conn := self.connect_reader():
                 with closing(conn):
-                    self.is_current(conn)
+                    self.is_schema_current(conn)
 
-    def changes(self) -> "_Changes":
-        return _Changes(self.path)
+    def make_change_detector(self) -> "_SqliteChangeDetector":
+        return _SqliteChangeDetector(self.path)
 
     def find_writing_process(self) -> int | None:
         """Reads /proc/locks: asking with fcntl takes a descriptor, and closing that would drop SQLite's own locks."""
@@ -284,7 +292,7 @@ class Sqlite(Adapter):
                     return pid
         return None
 
-    def damaged_pages(self, conn: Connection, *, quick: bool) -> list[str]:
+    def find_damaged_pages(self, conn: Connection, *, quick: bool) -> list[str]:
         found = conn.execute("pragma quick_check(1)" if quick else "pragma integrity_check")
         return [text for (text,) in found if text != "ok"]
 
@@ -294,18 +302,18 @@ class Sqlite(Adapter):
         )
         return free * size
 
-    def shrink(self, conn: Connection) -> None:
+    def shrink_file(self, conn: Connection) -> None:
         with suppress(sqlite3.OperationalError):  # busy
-            conn.stored("vacuum")
-            conn.stored("pragma wal_checkpoint(truncate)")
+            conn.execute_raw("vacuum")
+            conn.execute_raw("pragma wal_checkpoint(truncate)")
 
 
-def _is_table(conn: Connection, name: str) -> bool:
+def _has_table(conn: Connection, name: str) -> bool:
     query = "select 1 from sqlite_master where type = 'table' and name = $1"
     return conn.execute(query, (name,)).fetchone() is not None
 
 
-class _Changes:
+class _SqliteChangeDetector:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._conn: sqlite3.Connection | None = None
@@ -329,7 +337,7 @@ class _Changes:
             self._conn = None
 
 
-def open_foreign_file(path: Path) -> closing[sqlite3.Connection]:
+def open_sqlite_read_only(path: Path) -> closing[sqlite3.Connection]:
     """A file that isn't ours, to be read only."""
     uri = f"{path.resolve().as_uri()}?mode=ro"
     return closing(sqlite3.connect(uri, uri=True, check_same_thread=False))

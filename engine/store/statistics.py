@@ -118,12 +118,12 @@ def _group_key_sql(by: By, at: str) -> str:
 
 def _format_key(by: By, key: Any) -> str:
     if by == "day":
-        return _day(key)
+        return _format_day(key)
     return _find_repository(key) if by == "repository" else str(key)
 
 
 @lru_cache(maxsize=10_000)
-def _day(unit: int) -> str:
+def _format_day(unit: int) -> str:
     return datetime.fromtimestamp(unit * _UNIT_S).date().isoformat()
 
 

@@ -84,7 +84,7 @@ class StepLog:
         self._redact = redact
         self._conn, self._run = conn, run
         self._seq, self.root_step = (-1, 0) if conn is None else _read_last_numbers(conn, run)
-        self.at_root: Callable[[int], None] = lambda _: None
+        self.on_root_step: Callable[[int], None] = lambda _: None
         """Called with the number of each root step that is saved."""
 
     def record_start(self, task: str, namespace: str, node: str, workflow: str) -> None:
@@ -102,11 +102,11 @@ class StepLog:
             if owner not in self._notes:
                 self._notes[owner] = _StepNote("", name, "", now)
 
-    def node_of(self, task: str) -> str:
+    def find_node_of_task(self, task: str) -> str:
         """The node that runs in a task; empty: it hasn't started here."""
         return self._notes[task].node if task in self._notes else ""
 
-    def writer_of(self, key: str) -> str:
+    def find_writer_of_key(self, key: str) -> str:
         """The node that wrote a state key in this superstep; empty: not one alone."""
         found = {note.node for note in self._notes.values() if key in note.keys}
         return found.pop() if len(found) == 1 else ""
@@ -129,7 +129,7 @@ class StepLog:
                     where = {"run": self._run, "task": asked, "ordinal": ordinal}
                     conn.update("model_calls", {"task": f"{asked}!{ordinal}"}, where)
 
-    def next_number(self, task: str, name: str) -> int:
+    def next_occurrence_index(self, task: str, name: str) -> int:
         with self._one:  # a node's threads number, too
             numbers = self._numbers.setdefault(task, Counter())
             numbers[name] += 1
@@ -141,7 +141,7 @@ class StepLog:
             note.inside = [*self._before.pop(within, ()), last]
             self._decided.setdefault(task, []).extend(self._decided.pop(within, ()))
 
-    def hand_on_graph(self, task: str) -> list[dict[str, Any]]:
+    def detach_graph_steps(self, task: str) -> list[dict[str, Any]]:
         note = self._notes[task]
         self._move_inner_notes(task, note)
         del self._notes[task]
@@ -149,9 +149,9 @@ class StepLog:
             self._notes[task] = before.pop()
         return [_note_to_json(done, len(note.namespace)) for done in note.inside]
 
-    def take_over_graph(self, task: str, namespace: str, done: Sequence[Mapping[str, Any]]) -> None:
+    def attach_graph_steps(self, task: str, namespace: str, step_notes: Sequence[Mapping[str, Any]]) -> None:
         within = inner_task_id(task)
-        *before, self._notes[within] = (_note_from_json(note, namespace) for note in done)
+        *before, self._notes[within] = (_note_from_json(note, namespace) for note in step_notes)
         self._before[within] = before
 
     def record_route(self, task: str, label: str) -> None:
@@ -162,8 +162,8 @@ class StepLog:
         if note := self._notes.get(task):
             note.reason = reason
 
-    def record_decision(self, task: str, key: CallKey, what: DecisionRecord) -> None:
-        self._decided.setdefault(task, []).append(_DecisionNote(key, what, unix_time()))
+    def record_decision(self, task: str, key: CallKey, decision: DecisionRecord) -> None:
+        self._decided.setdefault(task, []).append(_DecisionNote(key, decision, unix_time()))
 
     def commit(self) -> None:
         if self._conn is not None:
@@ -185,19 +185,19 @@ class StepLog:
             until = max(until, end)
         return total
 
-    def save(
+    def save_finished_task(
         self, conn: Connection, run: str, namespace: str, checkpoint: str, task: str, task_path: str
     ) -> None:
         """Save the rows of a finished task; one without a note is a nested graph, named in the task's path."""
-        rows = [*self._inner_rows(conn, run, checkpoint, task)]
+        rows = [*self._take_inner_rows(conn, run, checkpoint, task)]
         self._insert_task_decisions(conn, run, task)
         now = unix_time()
         note = self._notes.pop(task, None) or _StepNote("", task_path.rpartition(", ")[2], "", now)
         if note.ms is None:
             note.ms = (now - note.started) * 1000
         notes = [*self._before.pop(task, ()), note]
-        rows += self._buffered_rows(run, namespace, checkpoint[-12:], task, notes)
-        write_steps(conn, rows, self._kinds)
+        rows += self._to_step_rows(run, namespace, checkpoint[-12:], task, notes)
+        write_step_rows(conn, rows, self._kinds)
 
     def save_failed_task(
         self, conn: Connection, run: str, namespace: str, checkpoint: str, task: str, why: str
@@ -208,28 +208,30 @@ class StepLog:
         self._before.pop(task, None)
         note.ms = (unix_time() - note.started) * 1000 if note.ms is None else note.ms
         note.route, note.reason, note.inside = RAISED, self._redact(why), []
-        write_steps(conn, [*self._buffered_rows(run, namespace, checkpoint[-12:], task, [note])], self._kinds)
+        write_step_rows(
+            conn, [*self._to_step_rows(run, namespace, checkpoint[-12:], task, [note])], self._kinds
+        )
 
     def save_inner_tasks(self, conn: Connection, run: str, checkpoint: str, task: str) -> None:
         """Save the rows of nodes of a graph that ran in its own node's task, and of graphs inside it."""
-        write_steps(conn, [*self._inner_rows(conn, run, checkpoint, task)], self._kinds)
+        write_step_rows(conn, [*self._take_inner_rows(conn, run, checkpoint, task)], self._kinds)
 
-    def _inner_rows(self, conn: Connection, run: str, checkpoint: str, task: str) -> Iterator[StepRow]:
+    def _take_inner_rows(self, conn: Connection, run: str, checkpoint: str, task: str) -> Iterator[StepRow]:
         task, superstep = inner_task_id(task), inner_task_id(checkpoint[-12:])
         if inner_task_id(task) in self._notes:
-            yield from self._inner_rows(conn, run, superstep, task)
+            yield from self._take_inner_rows(conn, run, superstep, task)
         if note := self._notes.pop(task, None):
             self._insert_task_decisions(conn, run, task)
             # The graph's next node may run in this same checkpoint, and comes after these.
-            yield from self._buffered_rows(run, "", superstep, task, [*self._before.pop(task, ()), note])
+            yield from self._to_step_rows(run, "", superstep, task, [*self._before.pop(task, ()), note])
 
-    def _buffered_rows(
+    def _to_step_rows(
         self, run: str, namespace: str, superstep: str, task: str, notes: Sequence[_StepNote]
     ) -> Iterator[StepRow]:
         """`namespace`: LangGraph's; empty for nodes that ran inside a task, whose notes have their own."""
         for number, ran in enumerate(notes):
             if ran.inside:
-                yield from self._buffered_rows(
+                yield from self._to_step_rows(
                     run, "", inner_task_id(superstep), inner_task_id(task), ran.inside
                 )
             # Nodes that share a superstep ran in sequence: each counts as a task of its own.
@@ -262,10 +264,10 @@ class _Where(NamedTuple):
     mark: str
 
 
-def write_steps(conn: Connection, steps: Iterable[StepRow], kinds: set[int]) -> None:
+def write_step_rows(conn: Connection, steps: Iterable[StepRow], kinds: set[int]) -> None:
     """With the connection's next commit. `kinds`: those that it has written."""
     placed = ((place, step, _split_mark(step)) for place, step in enumerate(steps))
-    for (_, root_step, task, superstep), group in groupby(placed, _row_group):
+    for (_, root_step, task, superstep), group in groupby(placed, _row_group_key):
         alike = [(step, where.mark) for _, step, where in group]
         (first, _), began = alike[0], min(step.started for step, _ in alike)
         nodes = [_encode_node(conn, step, task, mark, began, kinds) for step, mark in alike]
@@ -280,7 +282,7 @@ def write_steps(conn: Connection, steps: Iterable[StepRow], kinds: set[int]) -> 
         conn.insert("step_rows", row)
 
 
-def _row_group(placed: tuple[int, StepRow, _Where]) -> tuple[int, int, str, str]:
+def _row_group_key(placed: tuple[int, StepRow, _Where]) -> tuple[int, int, str, str]:
     """The same for steps that share a row: they have numbers in sequence."""
     place, step, where = placed
     return step.seq - place, step.root_step, where.task, where.superstep

@@ -39,7 +39,7 @@ _CHECKPOINT = ("thread_id", "checkpoint_ns", "checkpoint_id")
 _PARSED = "interlock.engine.store.integrity"
 _STATE = "interlock.state"
 _RESULT = f"{_STATE}.calls:ToolResult"
-_REPLY = "interlock.services.hooks.hook_replies:Reply"
+_REPLY = "interlock.services.hooks.hook_replies:HookReply"
 
 TABLES = (
     Table(
@@ -48,7 +48,10 @@ TABLES = (
         f"{_REMEMBERED} and checkpoint_id <= $2",
         "id",
         owner="thread_id",
-        holds={"checkpoint": "interlock.engine.store.saver:typed", "metadata": f"{_PARSED}:parse_mapping"},
+        holds={
+            "checkpoint": "interlock.engine.store.saver:decode_row_value",
+            "metadata": f"{_PARSED}:parse_mapping",
+        },
         waits=True,
     ),
     Table(
@@ -57,14 +60,14 @@ TABLES = (
         "checkpoint_ns = '' and checkpoint_id < $2",
         "id",
         owner="thread_id",
-        holds={"value": "interlock.engine.store.saver:typed"},
+        holds={"value": "interlock.engine.store.saver:decode_row_value"},
         waits=True,
     ),
     Table(
         "chain",
         ("id",),
         kept=True,
-        holds={"body": f"{_PARSED}:record", "file": f"{_PARSED}:record"},
+        holds={"body": f"{_PARSED}:check_chain_record", "file": f"{_PARSED}:check_chain_record"},
         waits=True,
     ),
     Table("named_files", ("name", "run"), "true", waits=True),
@@ -89,14 +92,14 @@ TABLES = (
         ("run", "task", "key"),
         "done_at <= $2",
         "made",
-        holds={"value": "interlock.engine.store.saver:typed"},
+        holds={"value": "interlock.engine.store.saver:decode_row_value"},
     ),
     Table(
         "node_updates",
         ("run", "task", "node", "state"),
         "at <= $2",
         "made",
-        holds={"wrote": "interlock.engine.store.saver:typed"},
+        holds={"wrote": "interlock.engine.store.saver:decode_row_value"},
         waits=True,
     ),
     Table(
@@ -119,7 +122,7 @@ TABLES = (
         ("run", "asked"),
         "at <= $2",
         "made",
-        holds={"asked": f"{_PARSED}:check_list", "reply": f"{_PARSED}:parse_mapping"},
+        holds={"asked": f"{_PARSED}:check_json_list", "reply": f"{_PARSED}:parse_mapping"},
         waits=True,
     ),
     Table(
@@ -140,7 +143,7 @@ TABLES = (
         ("run", "seq"),
         "root_step < $2",
         "step",
-        holds={"nodes": f"{_PARSED}:check_list"},
+        holds={"nodes": f"{_PARSED}:check_json_list"},
         waits=True,
     ),
     Table("snapshots", ("run", "message", "idx", "attempt"), "root_step < $2", "step", waits=True),
@@ -215,12 +218,12 @@ class Write(NamedTuple):
     """What is inserted, or set."""
     where: Row = MappingProxyType({})
     """Which rows: those that are changed, deleted, or may be there already."""
-    again: OnConflict = "refuse"
+    on_conflict: OnConflict = "refuse"
 
     @property
-    def identity(self) -> object:
+    def replacement_key(self) -> object:
         """Equal for a later write after which this one makes no difference."""
-        if self.kind not in ("insert", "update") or (self.kind == "insert" and self.again != "replace"):
+        if self.kind not in ("insert", "update") or (self.kind == "insert" and self.on_conflict != "replace"):
             return object()
         key = tuple(self.where.values())
         names_one_row = tuple(self.where) == TABLE[self.tables[0]].key
@@ -229,16 +232,16 @@ class Write(NamedTuple):
         return self.sql, key
 
 
-def build_insert(table: str, row: Row, again: OnConflict = "refuse") -> Write:
+def build_insert(table: str, row: Row, on_conflict: OnConflict = "refuse") -> Write:
     """Insert a row."""
     parameters = ", ".join(f"${number}" for number in range(1, len(row) + 1))
     sql, where = f"insert into {table} ({', '.join(row)}) values ({parameters})", {}
-    if again != "refuse":
+    if on_conflict != "refuse":
         where = {name: row[name] for name in TABLE[table].key}
         changed = ", ".join(f"{name} = excluded.{name}" for name in row if name not in where)
-        act = f"update set {changed}" if again == "replace" else "nothing"
+        act = f"update set {changed}" if on_conflict == "replace" else "nothing"
         sql += f" on conflict ({', '.join(where)}) do {act}"
-    return Write((table,), sql, tuple(row.values()), "insert", row, where, again)
+    return Write((table,), sql, tuple(row.values()), "insert", row, where, on_conflict)
 
 
 def build_update(table: str, row: Row, where: Row) -> Write:

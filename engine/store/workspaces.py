@@ -6,11 +6,11 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from interlock.engine.store import Store, encode_keys_parameter, keys_in_parameter_sql, select_rows
+from interlock.engine.store import Store, encode_keys_parameter, keys_subquery_sql, select_rows
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.runs import (
-    find_first_task,
-    ignored_in,
+    find_root_task,
+    ignored_tests_of_options,
     keep_sealed,
     list_run_and_subtasks,
     read_options,
@@ -22,33 +22,33 @@ from interlock.state.clock import unix_time
 NOWHERE = "nowhere:"
 
 
-class Place(NamedTuple):
+class RunLocation(NamedTuple):
     folder: str
     at: str
     """`HOST:DIR` of the worker that has it; `NOWHERE`: none has it any more; empty: none had it yet."""
 
 
-def append_left_place(repository: Mapping[str, str], at: str) -> str:
+def extend_moved_from(repository: Mapping[str, str], at: str) -> str:
     """Return the option `moved_from`: the places that a run left, a line each. Files that git ignores stayed there."""
     before = repository.get("moved_from", "").splitlines()
     return "\n".join(dict.fromkeys([*before, at]))
 
 
-def read_place(conn: Connection, run: str) -> Place:
+def read_run_location(conn: Connection, run: str) -> RunLocation:
     (folder,) = conn.execute("select workspace from runs where run = $1", (run,)).fetchone()
-    return Place(folder, read_repository_option(conn, run).get("at", ""))
+    return RunLocation(folder, read_repository_option(conn, run).get("at", ""))
 
 
 def _list_runs_in_folder(conn: Connection, run: str) -> list[str]:
     """The run, and those that work in the same clone: subtasks, what carries out its plan, what delivers it."""
-    place = read_place(conn, run)
+    place = read_run_location(conn, run)
     if not place.at:
         return [run]
     rows = conn.execute("select run from runs where workspace = $1", (place.folder,)).fetchall()
     return [name for (name,) in rows]
 
 
-def is_begun(conn: Connection, run: str) -> bool:
+def does_run_exist(conn: Connection, run: str) -> bool:
     return conn.execute("select 1 from runs where run = $1", (run,)).fetchone() is not None
 
 
@@ -69,7 +69,7 @@ def _list_stored_snapshots(conn: Connection, run: str) -> list[tuple[float, int,
     runs = _list_runs_in_folder(conn, run)
     query = (
         f"select s.at, s.seq, b.name, b.base from snapshots s join blobs b on b.part = 0 "
-        f"and b.name in ('snapshots/' || s.before, 'snapshots/' || s.after) where s.run in {keys_in_parameter_sql()}"
+        f"and b.name in ('snapshots/' || s.before, 'snapshots/' || s.after) where s.run in {keys_subquery_sql()}"
     )
     rows = conn.execute(query, (encode_keys_parameter(runs),)).fetchall()
     if changed := read_repository_option(conn, run).get("changed"):
@@ -87,12 +87,12 @@ def note_changed_files(conn: Connection, run: str, commit: str, *, elsewhere: bo
         kept = read_repository_option(conn, name)
         place = {"at": NOWHERE} if elsewhere else {}
         if elsewhere and kept.get("at", NOWHERE) != NOWHERE:
-            place["moved_from"] = append_left_place(kept, kept["at"])
+            place["moved_from"] = extend_moved_from(kept, kept["at"])
         set_repository_option(conn, name, {**kept, "changed": commit, **place})
 
 
-def move(
-    conn: Connection, run: str, old: Place, folder: str, repository: Mapping[str, str], note: str
+def move_rows_to_folder(
+    conn: Connection, run: str, old: RunLocation, folder: str, repository: Mapping[str, str], note: str
 ) -> None:
     """Inside a transaction: the run, and those that work with it, have their files in another folder.
 
@@ -102,7 +102,7 @@ def move(
         now = {key: repository[key] for key in ("commit", "at", "moved_from") if key in repository}
         set_repository_option(conn, name, {**read_repository_option(conn, name), **now})
         # The paths of changes that a kill may have cut off; others are told with their host's.
-        _move_rows(conn, name, old.folder, folder, "state = 'intent' and planned is not null")
+        _move_run_rows(conn, name, old.folder, folder, "state = 'intent' and planned is not null")
         if note:
             add_undo_note(conn, name, note)
 
@@ -113,22 +113,25 @@ def move_task_to_folder(home: Path, run: str, folder: str) -> None:
 
     store, name = Store(home), repository_name(Path(folder))
     with closing(store.connect("FULL")) as conn:
-        old, runs = read_place(conn, run).folder, list_run_and_subtasks(conn, find_first_task(conn, run))
+        old, runs = (
+            read_run_location(conn, run).folder,
+            list_run_and_subtasks(conn, find_root_task(conn, run)),
+        )
         for one in runs:
-            _copy_snapshots(conn, one, home / "snapshots", name)
+            _copy_snapshots_to_repository(conn, one, home / "snapshots", name)
         with conn.transaction():
             for one in runs:
-                _move_rows(conn, one, old, folder, "planned is not null")
+                _move_run_rows(conn, one, old, folder, "planned is not null")
                 conn.update("snapshots", {"repository": name}, {"run": one})
 
 
-def _copy_snapshots(conn: Connection, run: str, folder: Path, name: str) -> None:
+def _copy_snapshots_to_repository(conn: Connection, run: str, folder: Path, name: str) -> None:
     """Copy what the run's snapshots hold to another repository; a second call changes nothing."""
     from interlock.services.snapshots.snapshots import ShadowRepository
 
     for old, commits in list_snapshots_by_repository(conn, run).items():
         if old != name:
-            ShadowRepository(folder / name).copy_snapshots(
+            ShadowRepository(folder / name).copy_missing_snapshots_from(
                 ShadowRepository(require_path_below(folder, old)), commits
             )
 
@@ -139,16 +142,16 @@ def list_snapshots_by_repository(conn: Connection, run: str) -> dict[str, list[s
     rows = conn.execute("select repository, before, after from snapshots where run = $1 order by seq", (run,))
     for repository, *commits in rows.fetchall():
         found.setdefault(repository, []).extend(filter(None, commits))
-    if ignored := ignored_in(read_options(conn, run)):
+    if ignored := ignored_tests_of_options(read_options(conn, run)):
         found.setdefault(ignored.repository, []).extend(filter(None, [ignored.commit]))
     return found
 
 
-def _move_rows(conn: Connection, run: str, old: str, folder: str, planned: str) -> None:
+def _move_run_rows(conn: Connection, run: str, old: str, folder: str, planned: str) -> None:
     """`planned`: which calls' paths."""
     with keep_sealed(conn, run):
         conn.update("runs", {"workspace": folder}, {"run": run})
-    move_requests(conn, run, old, folder)
+    move_request_paths(conn, run, old, folder)
     _move_planned_paths(conn, run, old, folder, planned)
 
 
@@ -166,7 +169,7 @@ def add_undo_note(conn: Connection, run: str, text: str) -> None:
     conn.insert("undone", {"run": run, "seq": seq, "at": unix_time(), "text": text})
 
 
-def move_requests(conn: Connection, run: str, old: str, new: str) -> None:
+def move_request_paths(conn: Connection, run: str, old: str, new: str) -> None:
     """Move the file paths in pending requests to another folder."""
     rows = conn.execute("select id, request from approvals where run = $1 and answer is null", (run,))
     for name, text in rows.fetchall():
@@ -191,7 +194,7 @@ def _moved_path(path: str, old: str, new: str) -> str:
     return str(Path(new, Path(path).relative_to(old))) if Path(path).is_relative_to(old) else path
 
 
-class Undone(NamedTuple):
+class UndoNote(NamedTuple):
     at: float
     """Unix time."""
     text: str
@@ -199,22 +202,22 @@ class Undone(NamedTuple):
     """Whether the conversation has it."""
 
 
-def record_undone(home: Path, run: str, text: str) -> None:
+def record_undo_note(home: Path, run: str, text: str) -> None:
     """Keep what a person took back."""
-    with Store(home).open().writing("FULL") as conn:
+    with Store(home).create_or_migrate().write_transaction("FULL") as conn:
         add_undo_note(conn, run, text)
 
 
-def undone(home: Path, run: str) -> list[Undone]:
+def list_undo_notes(home: Path, run: str) -> list[UndoNote]:
     """What was taken back, in order."""
     rows = select_rows(
         home, "select at, text, record is not null from undone where run = $1 order by seq", run
     )
-    return [Undone(at, text, bool(told)) for at, text, told in rows]
+    return [UndoNote(at, text, bool(told)) for at, text, told in rows]
 
 
 def copy_undo_notes_to_fork(home: Path, run: str, fork: str) -> None:
     """Let a fork in the same folder tell its model, too, what the run's own hasn't heard yet."""
-    if all(one.told for one in undone(home, fork)):
-        for text in [one.text for one in undone(home, run) if not one.told]:
-            record_undone(home, fork, text)
+    if all(one.told for one in list_undo_notes(home, fork)):
+        for text in [one.text for one in list_undo_notes(home, run) if not one.told]:
+            record_undo_note(home, fork, text)

@@ -25,9 +25,9 @@ from interlock.engine.store.approvals import SqlApprovals, number_requests
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.foreign_saver import ForeignSaver, LazyMemoryStore
 from interlock.engine.store.runs import NewRun, insert_run, new_run_id, set_run_status
-from interlock.engine.store.sqlite import SqliteConnection, open_foreign_file
-from interlock.engine.store.steps import StepLog, StepRow, write_steps
-from interlock.engine.workflows import find_only_graph, find_workflow
+from interlock.engine.store.sqlite import SqliteConnection, open_sqlite_read_only
+from interlock.engine.store.steps import StepLog, StepRow, write_step_rows
+from interlock.engine.workflows import find_workflow, require_only_graph
 from interlock.graphs.pipeline import Pipeline
 from interlock.graphs.stored_values import Names, make_type_loader
 from interlock.state.errors import RunError, UserError
@@ -39,16 +39,16 @@ def adopt_thread(workflow: str, url: str, thread: str, options: Options) -> str:
     Raises `UserError` for a thread that isn't there, holds what the graph's types don't name, or stands where this
     graph can't go on. `workflow`: empty: the one that the folder's `langgraph.json` names.
     """
-    workflow = workflow or find_only_graph(options)
+    workflow = workflow or require_only_graph(options)
     chosen, source = find_workflow(workflow, options)
     form = chosen.thread_format()
     prepared = prepare_run(replace(options, source=source), chosen.needs_model)
     store, run = Store(options.home), new_run_id()
-    store.open()
+    store.create_or_migrate()
     with explain_store_errors(store.path), closing(store.connect("FULL")) as conn:
         steps, approvals = StepLog(prepared.redact, conn, run), SqlApprovals(conn, run, prepared.redact)
         saver = ForeignSaver(conn, steps, form, approvals, LazyMemoryStore(store.path))
-        found = _read_thread(
+        found = _read_thread_checkpoints(
             url, thread, form.serde if form.hides else _ThreadSerde({*form.types}, saver.known)
         )
         kept = prepared.redact.redact_json(options_to_store(prepared.options))
@@ -56,9 +56,9 @@ def adopt_thread(workflow: str, url: str, thread: str, options: Options) -> str:
         with conn.transaction():
             insert_run(conn, NewRun(run, chosen.name, root, title, kept, {}))
             for one in found:
-                saver.take_over(run, one)
+                saver.import_checkpoint(run, one)
             try:
-                _derive_rows(conn, chosen, saver, run)
+                _derive_run_rows(conn, chosen, saver, run)
             except RunError as misfit:
                 why = str(misfit).partition(": ")[2].partition(", which")[0]
                 raise UserError(
@@ -68,7 +68,7 @@ def adopt_thread(workflow: str, url: str, thread: str, options: Options) -> str:
     return run
 
 
-def _derive_rows(conn: Connection, chosen: Pipeline, saver: ForeignSaver, run: str) -> None:
+def _derive_run_rows(conn: Connection, chosen: Pipeline, saver: ForeignSaver, run: str) -> None:
     """Derive from the checkpoints what the run's lists and pages show."""
     graph = chosen.declared_graph()
     app: Any = graph.compile(saver)
@@ -76,10 +76,10 @@ def _derive_rows(conn: Connection, chosen: Pipeline, saver: ForeignSaver, run: s
     check_resumable(run, graph, app, cast(Any, SimpleNamespace(config=config, tasks=())), saver)
     snapshot: Any = app.get_state(config, subgraphs=True)
     check_resumable(run, graph, app, snapshot, saver)
-    _write_steps(conn, run, [*app.get_state_history(config)][::-1], chosen.name)
+    _write_steps_of_history(conn, run, [*app.get_state_history(config)][::-1], chosen.name)
     for task in _list_innermost_tasks(snapshot):
         for item in task.interrupts:
-            saver.ask(run, item, task.name)
+            saver.write_interrupt_requests(run, item, task.name)
     waits = {item.id for item in pending_interrupts(snapshot)}
     status = "waiting" if waits else "open" if snapshot.tasks else "done"
     set_run_status(conn, run, status, "done" if status == "done" else "", snapshot.metadata["step"])
@@ -93,7 +93,7 @@ def _list_innermost_tasks(snapshot: Any) -> list[Any]:
     return found
 
 
-def _write_steps(conn: Connection, run: str, history: Sequence[Any], workflow: str) -> None:
+def _write_steps_of_history(conn: Connection, run: str, history: Sequence[Any], workflow: str) -> None:
     """Each node that ended, timed by the checkpoints around it."""
     steps: list[StepRow] = []
     for before, after in pairwise(history):
@@ -105,14 +105,14 @@ def _write_steps(conn: Connection, run: str, history: Sequence[Any], workflow: s
             keys, step = ",".join(task.result or ()), (before.metadata["step"], name[-12:])
             place = (run, len(steps), "", task.id.partition("-")[0], workflow, task.name)
             steps.append(StepRow(*place, started, (ended - started) * 1000, keys, None, None, *step))
-    write_steps(conn, steps, set())
+    write_step_rows(conn, steps, set())
 
 
 _SHOWN = 5
 """Threads that an error lists."""
 
 
-def _read_thread(url: str, thread: str, serde: Any) -> list[CheckpointTuple]:
+def _read_thread_checkpoints(url: str, thread: str, serde: Any) -> list[CheckpointTuple]:
     """All checkpoints of a thread, oldest first. Raises `UserError`."""
     with _open_saver(url, serde) as saver:
         found = [*saver.list({"configurable": {"thread_id": thread}})]
@@ -143,16 +143,16 @@ class _ThreadSerde(JsonPlusSerializer):
 
     def _rename_classes(self, saved: bytes) -> bytes:
         plain = self._unpack(saved)
-        for lost in self._lost:  # an error inside `_rename_object` would lose its text
+        for lost in self._lost:  # an error inside `_rename_object_class` would lose its text
             raise UserError(
                 f"The thread holds a {lost}; neither the graph's types nor its file name such a class."
             )
         return ormsgpack.packb(plain, option=ormsgpack.OPT_NON_STR_KEYS)
 
     def _unpack(self, saved: bytes) -> Any:
-        return ormsgpack.unpackb(saved, ext_hook=self._rename_object, option=ormsgpack.OPT_NON_STR_KEYS)
+        return ormsgpack.unpackb(saved, ext_hook=self._rename_object_class, option=ormsgpack.OPT_NON_STR_KEYS)
 
-    def _rename_object(self, code: int, saved: bytes) -> ormsgpack.Ext:
+    def _rename_object_class(self, code: int, saved: bytes) -> ormsgpack.Ext:
         """An object is a list of module, class and what it is made of."""
         if code == EXT_NUMPY_ARRAY:
             return ormsgpack.Ext(code, saved)
@@ -184,7 +184,7 @@ def _open_saver(url: str, serde: Any) -> Generator[BaseCheckpointSaver[Any]]:
         raise UserError(
             "Reading SqliteSaver's file needs the extra `memory`: install interlock-agent[memory]."
         ) from None
-    with open_foreign_file(path) as conn:
+    with open_sqlite_read_only(path) as conn:
         saver = SqliteSaver(conn, serde=serde)
         saver.is_setup = True  # it would write its tables
         try:

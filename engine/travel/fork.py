@@ -9,15 +9,15 @@ from typing import Any
 from interlock.engine.read import RunRow, find_run
 from interlock.engine.run_files import (
     RunFiles,
-    files_on_this_host,
     find_commit_at_step,
-    is_on_other_host,
-    run_repository,
+    is_run_on_other_host,
+    provide_local_files,
+    read_repository_of_run,
 )
 from interlock.engine.store import Store
-from interlock.engine.store.blobs import copy_plans, open_repository_with_snapshots
+from interlock.engine.store.blobs import copy_plans_to_fork, open_repository_with_snapshots
 from interlock.engine.store.checkpoints import RootCheckpoint, find_checkpoint_at_step
-from interlock.engine.store.run_copies import copy_rows_to_fork, is_open, list_undriven_forks
+from interlock.engine.store.run_copies import copy_rows_to_fork, is_run_open, list_undriven_forks
 from interlock.engine.store.runs import new_run_id, read_run_options
 from interlock.graphs import is_pipeline, load_pipeline
 from interlock.graphs.stored_channels import has_due_work
@@ -54,25 +54,25 @@ def fork_run(
     Raises `UserError`. A kill leaves the folder either untouched or complete; repeating the command finishes the fork.
     """
     run = find_run(home, name)
-    Store(home).open()  # adds tables missing from an older store
+    Store(home).create_or_migrate()  # adds tables missing from an older store
     point = find_fork_point(home, run, step)
     _refuse_open_subtask(home, run, point)
     files = RunFiles(home, run)
     if in_place:
         files.check_not_driven()
         if step is not None and not point.parked:
-            files.put(files.plan_restore(step)[0])
-        return _copy_to_fork(home, run, point, Path(run.workspace))
+            files.run_restore_plan(files.plan_restore(step)[0])
+        return _copy_rows_and_plans(home, run, point, Path(run.workspace))
     snapshots = home / "snapshots"
     make_private_directory(snapshots)
     with lock_folder(snapshots):
-        beside = Path.cwd() / run.run if is_on_other_host(home, run) else Path(run.workspace)
-        fork, folder = _find_unfinished_fork(home, run, point, beside, workspace) or _new_fork(
-            beside, workspace
-        )
-        with files_on_this_host(home, run) as here:
+        beside = Path.cwd() / run.run if is_run_on_other_host(home, run) else Path(run.workspace)
+        fork, folder = _find_unfinished_fork(
+            home, run, point, beside, workspace
+        ) or _choose_fork_id_and_folder(beside, workspace)
+        with provide_local_files(home, run) as here:
             staged = _stage_files(home, here, point, folder)
-        made = _copy_to_fork(home, run, point, folder, fork)
+        made = _copy_rows_and_plans(home, run, point, folder, fork)
         try:
             staged.rename(folder)
         except OSError as error:
@@ -82,14 +82,14 @@ def fork_run(
 
 def _refuse_open_subtask(home: Path, run: RunRow, point: _ForkPoint) -> None:
     child = point.at.values.get("child") if run.workflow == "task" else ""
-    if child and is_open(home, child):
+    if child and is_run_open(home, child):
         raise UserError(
             f"At step {point.at.step} run {run.run!r} waits for its subtask {child!r}, which can't serve two tasks. "
             f"Fork at step {point.at.step - 1}, before it begins; or when it has ended: interlock resume {run.run}"
         )
 
 
-def _new_fork(beside: Path, workspace: Path | None) -> tuple[str, Path]:
+def _choose_fork_id_and_folder(beside: Path, workspace: Path | None) -> tuple[str, Path]:
     fork = new_run_id()
     folder = (workspace or beside.with_name(f"{beside.name}-{fork}")).expanduser().absolute()
     return fork, folder.parent.resolve() / folder.name
@@ -100,7 +100,7 @@ def _find_unfinished_fork(
 ) -> tuple[str, Path] | None:
     """A fork that a kill cut off between persisting its rows and creating its folder."""
     for fork, folder in list_undriven_forks(home, run.run, point.at.step):
-        wanted = workspace is None or folder == _new_fork(beside, workspace)[1]
+        wanted = workspace is None or folder == _choose_fork_id_and_folder(beside, workspace)[1]
         if wanted and not folder.exists():
             return fork, folder
     return None
@@ -121,10 +121,12 @@ def _stage_files(home: Path, run: RunRow, point: _ForkPoint, folder: Path) -> Pa
     found = None if point.parked else find_commit_at_step(home, run.run, point.at.step)
     if found is None:  # the run changed no files, or is parked here: use the current ones
         files = RunFiles(home, run)
-        found = (files.folder.name, files.now())
+        found = (files.repository_folder.name, files.snapshot_now())
     # Other hosts know a repository by their own folders.
     repository = (
-        RunFiles(home, run).folder if run_repository(home, run.run) else home / "snapshots" / found[0]
+        RunFiles(home, run).repository_folder
+        if read_repository_of_run(home, run.run)
+        else home / "snapshots" / found[0]
     )
     staged = folder.with_name(f".interlock-fork-{run.run}")
     shutil.rmtree(staged, ignore_errors=True)
@@ -150,7 +152,7 @@ def _folder_error(folder: Path, error: OSError) -> UserError:
     return UserError(f"Can't make {str(folder)!r}: {error.strerror}. Give another folder: --workspace DIR")
 
 
-def _copy_to_fork(home: Path, run: RunRow, point: _ForkPoint, folder: Path, fork: str = "") -> Forked:
+def _copy_rows_and_plans(home: Path, run: RunRow, point: _ForkPoint, folder: Path, fork: str = "") -> Forked:
     """Copy the run's rows and plans; idempotent."""
     fork = fork or new_run_id()
     row = {"workspace": str(folder), **_columns_at_step(point, run)}
@@ -162,8 +164,8 @@ def _copy_to_fork(home: Path, run: RunRow, point: _ForkPoint, folder: Path, fork
         options |= {"approval_mode": mode, "next_asked": {}}
     row["options"] = json.dumps(options)
     moved = str(folder) != run.workspace
-    copy_rows_to_fork(home, run.run, fork, point.at, row, whole=point.parked, moved=moved)
-    copy_plans(home, run.run, fork)
+    copy_rows_to_fork(home, run.run, fork, point.at, row, include_waiting=point.parked, moved=moved)
+    copy_plans_to_fork(home, run.run, fork)
     return Forked(fork, run.run, point.at.step, str(folder))
 
 

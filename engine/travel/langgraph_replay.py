@@ -29,14 +29,14 @@ from interlock.engine.store.steps import StepLog
 from interlock.graphs.foreign_callbacks import isolate_output_and_exits
 from interlock.graphs.foreign_interrupts import RecordedAnswers
 from interlock.graphs.foreign_node_sources import node_sources
-from interlock.graphs.foreign_requests import payload_text_for_people
+from interlock.graphs.foreign_requests import format_payload_for_display
 from interlock.graphs.langgraph_internals import (
     QUESTIONS,
     DueTask,
-    checkpoint_with_writes,
+    apply_writes_to_checkpoint,
     due_tasks,
-    replace_interrupt,
-    run_as_node,
+    patch_interrupt,
+    run_function_as_node,
     unconditional_writes,
 )
 from interlock.graphs.pipeline import Pipeline
@@ -66,7 +66,7 @@ class Superstep:
 
 
 @dataclass(frozen=True)
-class Instead:
+class NodeReplacement:
     """A function that runs in place of a node."""
 
     node: str
@@ -74,13 +74,13 @@ class Instead:
     since: int | None
     """The root step from which it does; None: the first."""
 
-    def is_due(self, node: str, step: int) -> bool:
+    def is_used_for(self, node: str, step: int) -> bool:
         """Whether it runs as this node, leading to a step."""
         return node == self.node and (self.since is None or step > self.since)
 
 
 async def apply_recorded_writes(
-    home: Path, row: RunRow, chosen: Pipeline, until: int | None, instead: Instead | None = None
+    home: Path, row: RunRow, chosen: Pipeline, until: int | None, replacement: NodeReplacement | None = None
 ) -> list[Superstep]:
     """Apply a run's recorded writes, from its start to the first difference, or to a step.
 
@@ -90,25 +90,25 @@ async def apply_recorded_writes(
     with closing(store.connect()) as conn:
         saver: Any = make_saver(chosen, conn, StepLog(), SqlApprovals(conn, row.run), store.path)
         app: Any = chosen.declared_graph().compile(saver)
-        if instead and instead.node not in app.nodes:
+        if replacement and replacement.node not in app.nodes:
             has = ", ".join(name for name in app.nodes if not is_hidden_node(name))
-            raise UserError(f"{chosen.name!r} has no node {instead.node!r}. It has the nodes: {has}.")
-        record = _Record(home, row, conn, chosen, app, instead)
+            raise UserError(f"{chosen.name!r} has no node {replacement.node!r}. It has the nodes: {has}.")
+        record = _RecordedRun(home, row, conn, chosen, app, replacement)
         found: list[Superstep] = []
         before = None
-        for one in _list_checkpoint_line(saver, row.run):
+        for one in _list_newest_branch_checkpoints(saver, row.run):
             step = one.metadata.get("step", 0)
             if until is not None and step > until:
                 break
-            made = await record.superstep(app, saver, before, one)
+            made = await record.replay_superstep(app, saver, before, one)
             found.append(made)
-            if made.now is None or not is_same(made):
+            if made.now is None or not is_same_as_recorded(made):
                 break
             before = one
         return found
 
 
-def _list_checkpoint_line(saver: Any, run: str) -> list[Any]:
+def _list_newest_branch_checkpoints(saver: Any, run: str) -> list[Any]:
     """The run's checkpoints from the first to the newest, without those of branches that it left."""
     place = {"configurable": {"thread_id": run, "checkpoint_ns": ""}}
     known = {one.config["configurable"]["checkpoint_id"]: one for one in saver.list(place)}
@@ -121,7 +121,7 @@ def _list_checkpoint_line(saver: Any, run: str) -> list[Any]:
     return line[::-1]
 
 
-def is_same(made: Superstep) -> bool:
+def is_same_as_recorded(made: Superstep) -> bool:
     return made.recorded == made.replayed and made.now is not None and not unequal_keys(made.values, made.now)
 
 
@@ -134,9 +134,9 @@ def unequal_keys(was: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     )
 
 
-class _Record:
+class _RecordedRun:
     def __init__(
-        self, home: Path, row: RunRow, conn: Any, chosen: Pipeline, app: Any, instead: Instead | None
+        self, home: Path, row: RunRow, conn: Any, chosen: Pipeline, app: Any, instead: NodeReplacement | None
     ) -> None:
         options = read_run_options(home, row.run)
         self._instead, self._chosen, self._given = instead, chosen, options.get("context")
@@ -162,15 +162,15 @@ class _Record:
                 node = wrote[0][0] or self._nodes.get(task[:8], "")
                 self._tasks.setdefault(name, {})[task] = node
 
-    async def superstep(self, app: Any, saver: Any, before: Any, after: Any) -> Superstep:
-        step, values = after.metadata.get("step", 0), _plain_values(saver, after.checkpoint)
+    async def replay_superstep(self, app: Any, saver: Any, before: Any, after: Any) -> Superstep:
+        step, values = after.metadata.get("step", 0), _plain_channel_values(saver, after.checkpoint)
         if (
             before is None or after.metadata.get("source") != "loop"
         ):  # an input, or an update from outside: as it was
             return Superstep(step, (), values, (), values)
         recorded = self._tasks.get(before.config["configurable"]["checkpoint_id"], {})
         names = _sort_visible_nodes(recorded.values())
-        due = _with_error_handlers(app, due_tasks(app, before), recorded)
+        due = _replace_by_error_handlers(app, due_tasks(app, before), recorded)
         today = _sort_visible_nodes(task.name for task in due)
         if names != today:
             unknown = not recorded
@@ -181,16 +181,18 @@ class _Record:
             why = f"Node {changed!r} has changed since it ran."
             return Superstep(step, names, values, today, None, why, "changed")
         try:
-            made = checkpoint_with_writes(app, before, await self._collect_writes(app, before, recorded, due))
+            made = apply_writes_to_checkpoint(
+                app, before, await self._collect_writes(app, before, recorded, due)
+            )
         except GraphInterrupt as asked:
-            shown = payload_text_for_people(asked.args[0][0].value)
+            shown = format_payload_for_display(asked.args[0][0].value)
             why = f"The function asks what nobody was asked: {shown}"
             return Superstep(step, names, values, today, None, why, "node")
         except THEIR_ERRORS as error:
             why = f"{type(error).__name__}: {' '.join(str(error).split())}"
             return Superstep(step, names, values, today, None, why, "node")
-        done = Superstep(step, names, values, today, _plain_values(saver, made))
-        if is_same(done) or differing_state_keys(done):
+        done = Superstep(step, names, values, today, _plain_channel_values(saver, made))
+        if is_same_as_recorded(done) or differing_state_keys(done):
             return done
         # The state is the same, and leads elsewhere.
         ahead = after._replace(checkpoint=made, pending_writes=[])
@@ -205,7 +207,7 @@ class _Record:
         """The first of these tasks' nodes whose code isn't what it was; empty: none."""
         for task, node in recorded.items():
             then = self._sources_of_task(task).get(node)
-            if self._instead and self._instead.is_due(node, step):
+            if self._instead and self._instead.is_used_for(node, step):
                 continue
             if then and node in self._today and then["source"] != self._today[node]["source"]:
                 return node
@@ -224,7 +226,7 @@ class _Record:
         left = {name: [t for t, node in recorded.items() if node == name] for name in {*recorded.values()}}
         found: list[tuple[DueTask, list[tuple[str, Any]]]] = []
         for task in due:
-            if self._instead and self._instead.is_due(task.name, before.metadata.get("step", 0) + 1):
+            if self._instead and self._instead.is_used_for(task.name, before.metadata.get("step", 0) + 1):
                 found.append((task, await self._run_replacement(self._instead.function, app, before, task)))
                 continue
             ids = left[task.name]
@@ -239,14 +241,14 @@ class _Record:
 
     async def _run_replacement(self, function: Any, app: Any, before: Any, task: DueTask) -> list[Any]:
         """What a function writes as a task's node; what it asks is answered as recorded."""
-        context = self._chosen.graph_context(
+        context = self._chosen.validate_context(
             self._given
         )  # made for who runs alone: its class is code of theirs
-        replace_interrupt()
+        patch_interrupt()
         token = QUESTIONS.set(self._answers)
         try:
             with isolate_output_and_exits():
-                return await run_as_node(app, before, task, function, context)
+                return await run_function_as_node(app, before, task, function, context)
         finally:
             QUESTIONS.reset(token)
 
@@ -258,7 +260,9 @@ _RETURNED = "__return__"
 """What a `@task` writes: it is a part of the node that called it."""
 
 
-def _with_error_handlers(app: Any, due: Sequence[DueTask], recorded: Mapping[str, str]) -> list[DueTask]:
+def _replace_by_error_handlers(
+    app: Any, due: Sequence[DueTask], recorded: Mapping[str, str]
+) -> list[DueTask]:
     """The tasks, with its error handler in place of a node that raised when the run was recorded."""
     ran = {*recorded.values()}
     handlers = [app.nodes[task.name].error_handler_node for task in due]
@@ -272,7 +276,7 @@ def _sort_visible_nodes(nodes: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted(name for name in nodes if not is_hidden_node(name)))
 
 
-def _plain_values(saver: Any, checkpoint: Any) -> dict[str, Any]:
+def _plain_channel_values(saver: Any, checkpoint: Any) -> dict[str, Any]:
     """The values of a checkpoint, with the contents of objects in their place."""
     return decode_checkpoint(*saver.serde.dumps_typed(checkpoint))["channel_values"]
 

@@ -22,15 +22,15 @@ from interlock.engine.store.runs import read_run_options
 from interlock.engine.travel.fork import Forked, fork_run
 from interlock.engine.travel.replay import (
     Paths,
-    Point,
     Prompt,
     RecordedPeople,
+    ReplayPoint,
     describe_divergent_step,
-    drive_with_record,
+    drive_with_recorded_prompts,
     list_later_prompts,
+    list_replay_points,
     load_recorded_run,
-    points,
-    way,
+    read_root_path,
 )
 from interlock.graphs.pipeline import Pipeline
 from interlock.graphs.stored_channels import pending_input
@@ -50,18 +50,18 @@ class ModelForkResult:
     outcome: Outcome
 
 
-async def continue_with_model(
+async def fork_with_model(
     home: Path, name: str, model: str, step: int | None, renderers: Sequence[Renderer] = ()
 ) -> ModelForkResult:
     """Fork at a root step, by default the first, and drive the fork. Raises `UserError` before it forks."""
     row, chosen, recorded = load_recorded_run(home, name)
     options = _prepare_options(home, row, chosen, model)
     fork = fork_run(home, row.run, recorded[0].step if step is None else step)
-    _set_model(home, fork.run, model)
+    _set_fork_model(home, fork.run, model)
     outcome = await _drive_fork(home, row.run, fork, options, renderers)
-    paths = Paths(way(home, row.run), way(home, fork.run))
+    paths = Paths(read_root_path(home, row.run), read_root_path(home, fork.run))
     return ModelForkResult(
-        fork, _find_first_other_step(recorded, points(home, fork.run, chosen)), paths, outcome
+        fork, _find_first_divergent_step(recorded, list_replay_points(home, fork.run, chosen)), paths, outcome
     )
 
 
@@ -75,7 +75,7 @@ def _prepare_options(home: Path, row: RunRow, chosen: Pipeline, model: str) -> O
     return options
 
 
-def _set_model(home: Path, fork: str, model: str) -> None:
+def _set_fork_model(home: Path, fork: str, model: str) -> None:
     """Persist the model in the fork, for later resumes too; drop the run's recording or script."""
 
     def changed(values: dict[str, Any]) -> None:
@@ -97,7 +97,7 @@ async def _drive_fork(
 
     people = RecordedPeople(home, run, _approval_request_identity)
     prompts = list_later_prompts(home, run, fork.step)
-    return await drive_with_record(
+    return await drive_with_recorded_prompts(
         home, fork.run, people, resume, prompts, lambda outcome: outcome.status == "done"
     )
 
@@ -107,7 +107,7 @@ def _approval_request_identity(request: Mapping[str, Any]) -> str:
     return json.dumps([request["tool_name"], request["args"], shown], sort_keys=True)
 
 
-def _find_first_other_step(recorded: list[Point], made: list[Point]) -> dict[str, Any] | None:
+def _find_first_divergent_step(recorded: list[ReplayPoint], made: list[ReplayPoint]) -> dict[str, Any] | None:
     """The first divergence in nodes; states are ignored, as they differ from the first reply on."""
     sides = (describe_divergent_step(was, now) for was, now in zip_longest(recorded, made))
     return next((one for one in sides if one["recorded"] != one["replayed"]), None)

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 from interlock.engine.driver import runner
 from interlock.engine.driver.compose import DriveServices
-from interlock.engine.driver.decision_loop import Asker, ask_until_settled
+from interlock.engine.driver.decision_loop import Decider, run_decision_loop
 from interlock.engine.driver.run_definition import restore_options
 from interlock.engine.driver.stop import Stop, provide_stop
 from interlock.engine.options import Decision, Options, Outcome, Pending
@@ -29,31 +29,31 @@ from interlock.engine.store import Store, open_reader
 from interlock.engine.store.chain import SqlChain
 from interlock.engine.store.checkpoints import list_root_checkpoints
 from interlock.engine.store.run_copies import (
-    parent_of,
+    find_parent_run,
     read_answered_requests,
     read_first_input,
     read_request_hashes,
-    seed,
+    seed_replay_store,
 )
 from interlock.engine.store.runs import read_run_options
 from interlock.engine.store.steps import StepLog
 from interlock.engine.travel.fork import find_fork_point
 from interlock.engine.travel.langgraph_replay import (
-    Instead,
+    NodeReplacement,
     apply_recorded_writes,
     differing_state_keys,
-    is_same,
+    is_same_as_recorded,
     text_without_random_ids,
     unequal_keys,
 )
 from interlock.engine.travel.replay_services import (
-    Record,
-    Seen,
+    RecordedNodeWrites,
+    ReplayRecord,
     make_script_entries,
-    record_of,
-    replace_services,
+    read_replay_record,
+    replace_services_by_record,
 )
-from interlock.engine.workflows import error_line, execute_file, load_recorded_workflow
+from interlock.engine.workflows import error_line_number, execute_file, load_recorded_workflow
 from interlock.graphs.graph_changes import replace_node_when
 from interlock.graphs.langgraph_node import Node
 from interlock.graphs.pipeline import Pipeline
@@ -62,14 +62,14 @@ from interlock.services.models.script import write_script
 from interlock.services.transcript import ChainTranscript
 from interlock.state.errors import THEIR_ERRORS, ConfigError, SetupError, StoppedError, UserError
 from interlock.state.names import RAISED, is_hidden_node
-from interlock.state.node import spec_of
+from interlock.state.node import find_node_spec
 from interlock.state.text import did_you_mean
 
 _FORM = "expected NODE=FILE.py:FUNCTION, as in: --swap draft=new.py:draft"
 
 
 @dataclass
-class Swap:
+class NodeSwap:
     """A replacement for one node's function, from a given step on."""
 
     place: str
@@ -80,38 +80,38 @@ class Swap:
     """Root step from which the replacement is used; earlier nodes keep their own function. None: from the start."""
     _steps: StepLog | None = None
 
-    def workflow(self, chosen: Pipeline) -> Pipeline:
+    def apply_to_workflow(self, pipeline: Pipeline) -> Pipeline:
         """The workflow with the swap. Raises `UserError` if it doesn't fit."""
         try:
-            return replace_node_when(chosen, self.place, self.function, self._due)
+            return replace_node_when(pipeline, self.place, self.function, self._is_due)
         except SetupError as error:
-            raise UserError(f"{self.source} doesn't fit {chosen.name!r}: {error}") from error
+            raise UserError(f"{self.source} doesn't fit {pipeline.name!r}: {error}") from error
 
-    def services(self, own: DriveServices) -> DriveServices:
-        if isinstance(own.deps.steps, StepLog):
-            self._steps = own.deps.steps
-        return own
+    def attach_to_services(self, services: DriveServices) -> DriveServices:
+        if isinstance(services.deps.steps, StepLog):
+            self._steps = services.deps.steps
+        return services
 
-    def _due(self) -> bool:
+    def _is_due(self) -> bool:
         return self.since is None or self._steps is None or self._steps.root_step >= self.since
 
 
-def parse_swap(text: str, since: int | None) -> Swap:
+def parse_swap(text: str, since: int | None) -> NodeSwap:
     """Parse `NODE=FILE.py:FUNCTION`. Raises `UserError` for another form, `ConfigError` for an unusable file."""
-    place, function = _load_swap(text, spec_of)
-    return Swap(place, function, text.partition("=")[2], since)
+    place, function = _load_swap(text, find_node_spec)
+    return NodeSwap(place, function, text.partition("=")[2], since)
 
 
-def _load_swap(text: str, declared: Callable[[Any], object] | None) -> tuple[str, Any]:
+def _load_swap(text: str, is_node: Callable[[Any], object] | None) -> tuple[str, Any]:
     place, _, source = text.partition("=")
     name, _, function = source.rpartition(":")
     if not (place and name and function):
         raise UserError(f"--swap {text!r}: {_FORM}.")
-    return place, _load_function(Path(name).expanduser().absolute(), function, declared)
+    return place, _load_function(Path(name).expanduser().absolute(), function, is_node)
 
 
-def _load_function(file: Path, name: str, declared: Callable[[Any], object] | None) -> Any:
-    """`declared`: whether a function is a node; None: any is one."""
+def _load_function(file: Path, name: str, is_node: Callable[[Any], object] | None) -> Any:
+    """`is_node`: whether a function is a node; None: any is one."""
     code = b""
     try:
         code = file.read_bytes()
@@ -120,17 +120,17 @@ def _load_function(file: Path, name: str, declared: Callable[[Any], object] | No
         raise ConfigError(f"{str(file)!r} can't be read ({error.strerror}); {_FORM}.") from error
     except THEIR_ERRORS as error:
         what = f"{type(error).__name__}: {' '.join(str(error).split())}"
-        raise ConfigError(f"{file}:{error_line(file, code, error, name)}: {what}.") from error
-    if callable(function := found.get(name)) and (declared is None or declared(function)):
+        raise ConfigError(f"{file}:{error_line_number(file, code, error, name)}: {what}.") from error
+    if callable(function := found.get(name)) and (is_node is None or is_node(function)):
         return function
-    if declared is None:
+    if is_node is None:
         raise ConfigError(f"{file}: no function {name!r}.")
-    nodes = [key for key, value in found.items() if callable(value) and declared(value)]
+    nodes = [key for key, value in found.items() if callable(value) and is_node(value)]
     has = ", ".join(nodes) or "none"
     raise ConfigError(f"{file}: no function {name!r} under @node.{did_you_mean(name, nodes)} It has: {has}.")
 
 
-class Point(NamedTuple):
+class ReplayPoint(NamedTuple):
     """A root step: the nodes that led to it, and the state after it."""
 
     step: int
@@ -148,11 +148,11 @@ class Paths(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Replayed:
+class ReplayResult:
     run: str
-    points: list[Point]
+    points: list[ReplayPoint]
     """As replayed."""
-    recorded: list[Point]
+    recorded: list[ReplayPoint]
     divergence: dict[str, Any] | None
     """The first step that differs: `step`, nodes `recorded` and `replayed`, `keys`, `requests`, `error`."""
     paths: "Paths"
@@ -160,10 +160,10 @@ class Replayed:
     replayed_s: float
 
 
-async def replay(
-    home: Path, name: str, until: int | None = None, swapped: str | None = None, *, live: bool = False
-) -> Replayed:
-    """Replay a run. `until`: replay and compare no later steps, unless swapping. `swapped`: NODE=FILE.py:FUNCTION.
+async def replay_run(
+    home: Path, name: str, until: int | None = None, swap_text: str | None = None, *, live: bool = False
+) -> ReplayResult:
+    """Replay a run. `until`: replay and compare no later steps, unless swapping. `swap_text`: NODE=FILE.py:FUNCTION.
 
     What the nodes of a LangGraph graph wrote is applied again; `live`: they run, with all their effects. Raises
     `UserError` if there is nothing to replay, `StoppedError` if it was stopped before it found a difference.
@@ -171,28 +171,28 @@ async def replay(
     row, chosen, recorded = load_recorded_run(home, name)
     if until is not None:
         find_fork_point(home, row, until)
-    if not chosen.replays_nodes(live):
-        return await _replay_langgraph(home, row, chosen, recorded, until, swapped)
-    swap = parse_swap(swapped, until) if swapped else None
-    last = None if swap else _last(row, recorded, until)
+    if not chosen.should_run_nodes_in_replay(live):
+        return await _replay_langgraph(home, row, chosen, recorded, until, swap_text)
+    swap = parse_swap(swap_text, until) if swap_text else None
+    last = None if swap else _last_comparable_step(row, recorded, until)
     with TemporaryDirectory(prefix="interlock-replay-") as folder, provide_stop() as stop:
-        store = Store(Path(folder, "home")).open()
+        store = Store(Path(folder, "home")).create_or_migrate()
         script = Path(folder, "script.json")
-        _fill_store(home, store, row.run, script)
+        _fill_replay_store(home, store, row.run, script)
         started = time.monotonic()
         end = _ReplayEnd(row.run, last, stop)
         taken = _list_root_steps(home, row.run)
-        seen = Seen(home, row, {point.step: point.values for point in recorded}, taken)
+        seen = RecordedNodeWrites(home, row, {point.step: point.values for point in recorded}, taken)
         with _collect_garbage_seldom():
             outcome = await _drive_replay(home, store, row, chosen, script, swap, end, seen)
         took = time.monotonic() - started
-        made = points(store.home, row.run, chosen)
-        if end.stopped:
+        made = list_replay_points(store.home, row.run, chosen)
+        if end.is_interrupted:
             last = made[-1].step if made else 0
         within = [p for p in made if last is None or p.step <= last]
         kept = [p for p in recorded if last is None or p.step <= last]
-        found = divergence(kept, within)
-        if found is None and end.stopped:
+        found = find_divergence(kept, within)
+        if found is None and end.is_interrupted:
             raise StoppedError(
                 f"The replay of run {row.run!r} was stopped at step {last} of {recorded[-1].step}, without a difference"
                 f" until then. To repeat it up to a step: interlock replay {row.run} --until STEP"
@@ -202,10 +202,10 @@ async def replay(
             error = outcome.error if outcome else None
             is_script = error and error.get("type") == "script"
             found["error"] = {**error, "message": _NO_REPLY} if error and is_script else error
-        ways = Paths(_path_until(taken, last), way(store.home, row.run, last))
+        ways = Paths(_path_until(taken, last), read_root_path(store.home, row.run, last))
     roots = (step for step in taken if not step.failed)
     ran = sum(step.ms for step in roots if last is None or step.step <= last) / 1000
-    return Replayed(row.run, within, recorded, found, ways, ran, took)
+    return ReplayResult(row.run, within, recorded, found, ways, ran, took)
 
 
 @contextmanager
@@ -228,32 +228,32 @@ def _load_current_workflow(home: Path, row: RunRow) -> Pipeline:
     return chosen
 
 
-def live_nodes(home: Path, name: str, until: int | None = None) -> list[tuple[str, int]]:
+def list_live_replay_nodes(home: Path, name: str, until: int | None = None) -> list[tuple[str, int]]:
     """Return the nodes that a live replay of a run runs. Raise `UserError` if its workflow has none."""
     row, chosen, _ = load_recorded_run(home, name)
-    chosen.replays_nodes(live=True)
-    return way(home, row.run, until)
+    chosen.should_run_nodes_in_replay(live=True)
+    return read_root_path(home, row.run, until)
 
 
 async def _replay_langgraph(
     home: Path,
     row: RunRow,
     chosen: Pipeline,
-    recorded: list[Point],
+    recorded: list[ReplayPoint],
     until: int | None,
-    swapped: str | None,
-) -> Replayed:
-    instead = Instead(*_load_swap(swapped, None), until) if swapped else None
+    swap_text: str | None,
+) -> ReplayResult:
+    instead = NodeReplacement(*_load_swap(swap_text, None), until) if swap_text else None
     started = time.monotonic()
     made = await apply_recorded_writes(home, row, chosen, None if instead else until, instead)
     took = time.monotonic() - started
     points = [
-        _make_point(one.step, one.replayed, chosen.state_to_compare(one.now))
+        _make_replay_point(one.step, one.replayed, chosen.state_to_compare(one.now))
         for one in made
         if one.now is not None
     ]
     found: dict[str, Any] | None = None
-    if made and not is_same(made[-1]):
+    if made and not is_same_as_recorded(made[-1]):
         last = made[-1]
         sides = {"recorded": last.recorded, "replayed": last.replayed}
         error = {"type": last.kind, "message": last.why} if last.why else None
@@ -272,7 +272,7 @@ async def _replay_langgraph(
     )
     within = {one.step for one in made}
     ran = sum(step.ms for step in _list_root_steps(home, row.run) if step.step in within) / 1000
-    return Replayed(row.run, points, recorded, found, ways, ran, took)
+    return ReplayResult(row.run, points, recorded, found, ways, ran, took)
 
 
 def _path_of_supersteps(supersteps: Sequence[Sequence[str]]) -> list[tuple[str, int]]:
@@ -280,33 +280,33 @@ def _path_of_supersteps(supersteps: Sequence[Sequence[str]]) -> list[tuple[str, 
     return [(node, len([*times])) for node, times in nodes]
 
 
-def _make_point(step: int, nodes: tuple[str, ...], kept: Mapping[str, Any]) -> Point:
+def _make_replay_point(step: int, nodes: tuple[str, ...], kept: Mapping[str, Any]) -> ReplayPoint:
     digest = hashlib.sha256(text_without_random_ids(kept).encode()).hexdigest()
-    return Point(step, nodes, digest, kept)
+    return ReplayPoint(step, nodes, digest, kept)
 
 
 _NO_REPLY = "The record has no further reply of the model."
 _WHOLE = ("done", "failed", "waiting")
 
 
-def _last(row: RunRow, recorded: Sequence[Point], until: int | None) -> int | None:
+def _last_comparable_step(row: RunRow, recorded: Sequence[ReplayPoint], until: int | None) -> int | None:
     """The last step to compare; None: all. What stopped midway has no record of what would have come."""
     if until is None and row.status not in _WHOLE:
         return recorded[-1].step
     return until
 
 
-def load_recorded_run(home: Path, name: str) -> tuple[RunRow, Pipeline, list[Point]]:
+def load_recorded_run(home: Path, name: str) -> tuple[RunRow, Pipeline, list[ReplayPoint]]:
     """Return a run, its workflow as it is today, and its root steps. Raise `UserError` if it has none."""
     row = find_run(home, name)
-    Store(home).open()  # adds tables missing from an older store
+    Store(home).create_or_migrate()  # adds tables missing from an older store
     if not list_root_checkpoints(home, row.run):
         raise UserError(f"Run {row.run!r} has no checkpoint yet, so there is nothing to replay.")
     chosen = _load_current_workflow(home, row)
-    return row, chosen, points(home, row.run, chosen)
+    return row, chosen, list_replay_points(home, row.run, chosen)
 
 
-def way(home: Path, run: str, until: int | None = None) -> list[tuple[str, int]]:
+def read_root_path(home: Path, run: str, until: int | None = None) -> list[tuple[str, int]]:
     """The path of a run, up to a root step."""
     return _path_until(_list_root_steps(home, run), until)
 
@@ -320,12 +320,14 @@ def _path_until(taken: Sequence[Step], until: int | None) -> list[tuple[str, int
     return root_node_path([step for step in within if not is_hidden_node(step.node)])
 
 
-def points(home: Path, run: str, chosen: Pipeline) -> list[Point]:
+def list_replay_points(home: Path, run: str, chosen: Pipeline) -> list[ReplayPoint]:
     """Return the root steps of a run; of one repeated after a kill, the newer."""
     nodes = _list_nodes_by_step(home, run)
-    found: dict[int, Point] = {}
+    found: dict[int, ReplayPoint] = {}
     for one in list_root_checkpoints(home, run):
-        found[one.step] = _make_point(one.step, nodes.get(one.step, ()), chosen.state_to_compare(one.values))
+        found[one.step] = _make_replay_point(
+            one.step, nodes.get(one.step, ()), chosen.state_to_compare(one.values)
+        )
     return [found[number] for number in sorted(found)]
 
 
@@ -339,7 +341,7 @@ def _list_nodes_by_step(home: Path, run: str) -> dict[int, tuple[str, ...]]:
     return {step: (*chain.from_iterable(sorted(found.values())),) for step, found in tasks.items()}
 
 
-def divergence(recorded: list[Point], made: list[Point]) -> dict[str, Any] | None:
+def find_divergence(recorded: list[ReplayPoint], made: list[ReplayPoint]) -> dict[str, Any] | None:
     """The first step at which nodes or states differ.
 
     Where a label leads shows in the nodes that follow. A difference in it alone is none: nodes of today write labels
@@ -355,7 +357,7 @@ def divergence(recorded: list[Point], made: list[Point]) -> dict[str, Any] | Non
     return None
 
 
-def describe_divergent_step(old: Point | None, new: Point | None) -> dict[str, Any]:
+def describe_divergent_step(old: ReplayPoint | None, new: ReplayPoint | None) -> dict[str, Any]:
     """A step at which two paths part; None: that one has ended before."""
     sides = {"recorded": old.nodes if old else (), "replayed": new.nodes if new else ()}
     return {"step": one.step if (one := old or new) else 0, **sides}
@@ -370,9 +372,9 @@ def _list_differing_requests(home: Path, other: Path, run: str) -> list[str]:
     return [*found.values()]
 
 
-def _fill_store(home: Path, store: Store, run: str, script: Path) -> None:
+def _fill_replay_store(home: Path, store: Store, run: str, script: Path) -> None:
     """Copy what the replay may know, and write its models' replies as a script."""
-    seed(home, store, run, script)
+    seed_replay_store(home, store, run, script)
     with closing(store.connect()) as conn:
         write_script(
             script, make_script_entries(conn, ChainTranscript(SqlChain(conn), store.outputs, run), run)
@@ -387,14 +389,14 @@ class _ReplayEnd:
         self._reached = False
 
     @property
-    def stopped(self) -> bool:
+    def is_interrupted(self) -> bool:
         """Whether a person or a signal ended it before."""
         return bool(self.stop.why) and not self._reached
 
-    def services(self, own: DriveServices) -> DriveServices:
-        if own.journal.run == self._run and isinstance(own.deps.steps, StepLog):
-            own.deps.steps.at_root = self._stop_at_last_step
-        return own
+    def attach_to_services(self, services: DriveServices) -> DriveServices:
+        if services.journal.run == self._run and isinstance(services.deps.steps, StepLog):
+            services.deps.steps.on_root_step = self._stop_at_last_step
+        return services
 
     def _stop_at_last_step(self, step: int) -> None:
         if self._last is not None and step >= self._last and not self.stop.why:
@@ -408,38 +410,43 @@ async def _drive_replay(
     row: RunRow,
     chosen: Pipeline,
     script: Path,
-    swap: Swap | None,
+    swap: NodeSwap | None,
     end: _ReplayEnd,
-    seen: Seen,
+    recorded_writes: RecordedNodeWrites,
 ) -> Outcome | None:
     """Drive to the end, to the last step asked for, or to a request with no recorded answer; None: stopped before."""
 
     def services(own: DriveServices) -> DriveServices:
         own.transcript.origins = origins
         if begun:
-            own.transcript.share(begun[-1].transcript)
-            own.models().share(begun[-1].models())
+            own.transcript.reuse_cache_of(begun[-1].transcript)
+            own.models().reuse_caches_of(begun[-1].models())
         begun[:] = [own]
         if own.journal.run not in records:
-            records[own.journal.run] = record_of(own, hooked)
-        rewired = swap.services(own) if swap else end.services(own)
-        return replace_services(rewired, records[own.journal.run])
+            records[own.journal.run] = read_replay_record(own, hooked)
+        rewired = swap.attach_to_services(own) if swap else end.attach_to_services(own)
+        return replace_services_by_record(rewired, records[own.journal.run])
 
     origins = [*_list_fork_origins(home, row)]
     begun: list[DriveServices] = []  # the drive before: the next one needn't read its messages again
     records: dict[
-        str, Record
+        str, ReplayRecord
     ] = {}  # the same for every drive: what one was given, the next isn't given again
     workflows: dict[str, tuple[Pipeline, Pipeline]] = {}
     hooked = read_first_input(store.home, row.run).get("hooked", "")
     options = Options(
-        home=store.home, workspace=_replay_folder(row, store), fake=script, env=dict(os.environ)
+        home=store.home, workspace=_choose_replay_folder(row, store), fake=script, env=dict(os.environ)
     )
 
     def workflow(own: Pipeline) -> Pipeline:
         """Declaring it takes as long as five turns, so it is done once, not for each prompt."""
         if own.name not in workflows or workflows[own.name][0] != own:
-            workflows[own.name] = (own, swap.workflow(seen.workflow(own)) if swap else seen.workflow(own))
+            workflows[own.name] = (
+                own,
+                swap.apply_to_workflow(recorded_writes.apply_to_workflow(own))
+                if swap
+                else recorded_writes.apply_to_workflow(own),
+            )
         return workflows[own.name][1]
 
     async def resume(run: str, decisions: Sequence[Decision], prompt: Prompt | None = None) -> Outcome:
@@ -453,7 +460,7 @@ async def _drive_replay(
     people = RecordedPeople(home, row.run, partial(_request_identity, chosen))
     prompts = list_later_prompts(home, row.run)
     try:
-        return await drive_with_record(store.home, row.run, people, resume, prompts, goes_on)
+        return await drive_with_recorded_prompts(store.home, row.run, people, resume, prompts, goes_on)
     except StoppedError:
         return None
 
@@ -464,7 +471,7 @@ def _request_identity(chosen: Pipeline, request: Mapping[str, Any]) -> str:
     return json.dumps([shown, *chosen.request_identity(request)], sort_keys=True)
 
 
-def _replay_folder(row: RunRow, store: Store) -> Path:
+def _choose_replay_folder(row: RunRow, store: Store) -> Path:
     """The run's own, for its workflow and its settings; where that is gone, or on another host, an empty one."""
     if (own := Path(row.workspace)).is_dir():
         return own
@@ -480,28 +487,29 @@ class Prompt(NamedTuple):
     """The modes and the protocol that were given with it."""
 
 
-async def drive_with_record(
+async def drive_with_recorded_prompts(
     home: Path,
     run: str,
-    people: Asker,
+    people: Decider,
     resume: Callable[..., Awaitable[Outcome]],
     prompts: Iterable[Prompt],
-    goes_on: Callable[[Outcome], bool],
+    should_continue: Callable[[Outcome], bool],
 ) -> Outcome:
     """Drive a run to the end, with recorded further prompts, or until a request comes up that has no answer.
 
-    `resume`: takes the run, decisions and perhaps a prompt. `goes_on`: whether the next prompt is sent after this.
+    `resume`: takes the run, decisions and perhaps a prompt. `should_continue`: whether the next prompt is sent after
+    this.
     """
-    outcome = await ask_until_settled(home, await resume(run, ()), people, resume)
+    outcome = await run_decision_loop(home, await resume(run, ()), people, resume)
     for prompt in prompts:
-        if not goes_on(outcome):
+        if not should_continue(outcome):
             break
-        outcome = await ask_until_settled(home, await resume(run, (), prompt), people, resume)
+        outcome = await run_decision_loop(home, await resume(run, (), prompt), people, resume)
     return outcome
 
 
 class RecordedPeople:
-    """Answers as people did in a run, each answer once (`Asker`)."""
+    """Answers as people did in a run, each answer once (`Decider`)."""
 
     def __init__(self, home: Path, run: str, name: Callable[[Mapping[str, Any]], str]) -> None:
         """`name`: what a request asks; an answer is given to another request that asks the same."""
@@ -514,9 +522,9 @@ class RecordedPeople:
 
     async def decide(self, _outcome: Outcome, requests: Sequence[Pending]) -> list[Decision]:
         found = ((request["id"], self._answers.get(self._name(request))) for request in requests)
-        return [to_decision(name, answers.pop(0)) for name, answers in found if answers]
+        return [answer_to_decision(name, answers.pop(0)) for name, answers in found if answers]
 
-    def refused(self, error: UserError) -> None:
+    def on_decisions_refused(self, error: UserError) -> None:
         raise error
 
 
@@ -525,10 +533,10 @@ def _list_fork_origins(home: Path, row: RunRow) -> Iterator[str]:
     parent = row.parent
     while parent:
         yield parent
-        parent = parent_of(home, parent)
+        parent = find_parent_run(home, parent)
 
 
-def to_decision(request: str, answer: Mapping[str, Any]) -> Decision:
+def answer_to_decision(request: str, answer: Mapping[str, Any]) -> Decision:
     """The recorded answer as a decision; a saved always-choice is limited to this run."""
     fields: dict[str, Any] = {key: answer.get(key) for key in ("feedback", "args", "text")}
     choice = answer["choice"]

@@ -21,18 +21,18 @@ from interlock.engine.store.connection import Connection
 from interlock.engine.store.journal import RecordedEffects, SqlJournal
 from interlock.engine.store.run_copies import (
     list_calls_without_intent,
-    read_recorded_hooks,
+    read_recorded_hook_replies,
     read_recorded_replies,
-    read_server_replies,
+    read_recorded_server_replies,
 )
 from interlock.engine.store.runs import read_options, read_run_options
 from interlock.graphs.graph_changes import nondeterministic_nodes, replace_node_when, replay_subgraph
 from interlock.graphs.langgraph_node import Node
 from interlock.graphs.pipeline import Pipeline
-from interlock.graphs.user_nodes import run_or_replay
+from interlock.graphs.user_nodes import run_or_replay_node
 from interlock.prompts import hash_prompts
 from interlock.services.checks.test_table import CheckTable
-from interlock.services.hooks.hook_replies import Reply, SourcedReply, merge_replies
+from interlock.services.hooks.hook_replies import HookReply, SourcedReply, merge_replies
 from interlock.services.models.script import ScriptEntry, to_script_entry
 from interlock.services.transcript import ChainTranscript
 from interlock.state.calls import CallKey, CallView, Planned, Preview, ToolResult, error_result
@@ -41,10 +41,10 @@ from interlock.state.context import MEMORY, UNDONE, MemoryText, SystemFacts
 from interlock.state.deps import ContextSource
 from interlock.state.errors import RunError
 from interlock.state.events import Emit
-from interlock.state.hooks import HookOutcome, Unsettled
+from interlock.state.hooks import HookOutcome, InterruptedFiring
 from interlock.state.journal import JournalRow
 from interlock.state.messages import Message, TextPart, Usage
-from interlock.state.node import node, spec_of
+from interlock.state.node import find_node_spec, node
 from interlock.state.run import HookEvent
 from interlock.state.tooling import Tool, ToolRun, Toolset
 
@@ -72,10 +72,10 @@ def make_script_entries(conn: Connection, transcript: ChainTranscript, run: str)
     return found
 
 
-class Record(NamedTuple):
+class ReplayRecord(NamedTuple):
     """What a run's drives are answered from, read once: each answer is given once, whichever drive asks."""
 
-    context: "Context"
+    context: "ContextRecord"
     undone: Mapping[str, Sequence[str]]
     """Record → the notes about undone files that follow it."""
     results: Mapping[str, ToolResult]
@@ -83,23 +83,25 @@ class Record(NamedTuple):
     hooks: "RecordedHooks"
 
 
-def record_of(services: DriveServices, hooked: str) -> Record:
-    """Read the record. `hooked`: the events that had hooks."""
+def read_replay_record(services: DriveServices, hooked_events: str) -> ReplayRecord:
+    """Read the record. `hooked_events`: the events that had hooks."""
     journal = services.journal
-    hooks = RecordedHooks(hooked, journal.conn, journal.outputs, journal.run)
-    chain = SqlChain(journal.conn).messages(journal.run)
+    hooks = RecordedHooks(hooked_events, journal.conn, journal.outputs, journal.run)
+    chain = SqlChain(journal.conn).list_message_records(journal.run)
     messages = [(parent, services.transcript.read_message(name)) for name, parent in chain]
     undone: dict[str, list[str]] = {}
     for parent, message in messages:
-        if text := message.part(UNDONE):
+        if text := message.section_text(UNDONE):
             undone.setdefault(parent, []).append(text)
-    return Record(read_context(messages), undone, read_results_without_intent(journal), hooks)
+    return ReplayRecord(
+        collect_recorded_context(messages), undone, read_results_without_intent(journal), hooks
+    )
 
 
-def replace_services(services: DriveServices, record: Record) -> DriveServices:
+def replace_services_by_record(services: DriveServices, record: ReplayRecord) -> DriveServices:
     """The drive's services, with the record in place of tools, hooks and the workspace."""
     journal = services.journal
-    services.mcp().switch_to_replay(read_server_replies(journal.conn))
+    services.mcp().switch_to_replay(read_recorded_server_replies(journal.conn))
     if isinstance(budget := services.models().budget, RunBudget):
         budget.usage = replace(budget.usage, outlives_kills=False)
     transcript = services.transcript
@@ -107,11 +109,11 @@ def replace_services(services: DriveServices, record: Record) -> DriveServices:
         None,
         hash_prompts("context"),
     )
-    transcript.recorded = partial(_recorded_context_message, record.context.messages, same_context)
+    transcript.recorded = partial(_replace_context_message, record.context.messages, same_context)
     kept = RecordedJournal(**{name: getattr(journal, name) for name in _JOURNAL}, recorded=record.undone)
     toolset, hooks = RecordedToolset(services.deps.toolset, record.results), record.hooks
     deps = replace(services.deps, journal=kept, toolset=toolset, hooks=hooks, snapshots=NoSnapshots())
-    deps = replace(deps, checks=hooks.checks(services.deps.checks))
+    deps = replace(deps, checks=hooks.make_recorded_checks(services.deps.checks))
     deps = replace(deps, effects=RecordedEffects(journal.conn, journal.run, deps.effects.serde))
     deps = replace(deps, context=RecordedContext(deps.context, record.context.memory, record.context.in_git))
     if isinstance(deps.agents, RunAgents):
@@ -129,7 +131,7 @@ def replace_services(services: DriveServices, record: Record) -> DriveServices:
 _JOURNAL = ("conn", "transcript", "outputs", "run", "epoch", "redact")
 
 
-def _recorded_context_message(
+def _replace_context_message(
     contexts: Mapping[str, Message], alike: bool, parent: str, message: Message
 ) -> Message:
     """Replace a context message (workspace, repository, date) by the recorded one.
@@ -142,7 +144,7 @@ def _recorded_context_message(
     return contexts.get(parent, message)
 
 
-class Context(NamedTuple):
+class ContextRecord(NamedTuple):
     messages: Mapping[str, Message]
     """Record → the context message that follows it."""
     memory: Set[str]
@@ -151,16 +153,16 @@ class Context(NamedTuple):
     """Whether the model was told of a git repository."""
 
 
-def read_context(messages: Iterable[tuple[str, Message]]) -> Context:
+def collect_recorded_context(messages: Iterable[tuple[str, Message]]) -> ContextRecord:
     """Return what messages tell of the context. `messages`: each with the record before it."""
     found, memory, in_git = dict[str, Message](), set[str](), False
     for parent, message in messages:
-        in_git = in_git or (message.role == "system" and bool(message.part("git")))
+        in_git = in_git or (message.role == "system" and bool(message.section_text("git")))
         if message.origin == "context":
             found.setdefault(parent, message)
             sections = (part.section or "" for part in message.content if isinstance(part, TextPart))
             memory |= {name.removeprefix(MEMORY) for name in sections if name.startswith(MEMORY)}
-    return Context(found, memory, in_git)
+    return ContextRecord(found, memory, in_git)
 
 
 class RecordedContext:
@@ -173,7 +175,7 @@ class RecordedContext:
         facts = self._inner.system_facts()
         return replace(facts, in_git=facts.in_git or self._was_in_git)
 
-    def load_memory_near(self, paths: Sequence[str], seen: Collection[str]) -> Sequence[MemoryText]:
+    def load_subdirectory_memory(self, paths: Sequence[str], seen: Collection[str]) -> Sequence[MemoryText]:
         """The files by name; their texts come from the record when they are appended."""
         met = {folder.as_posix() for path in paths for folder in (PurePath(path), *PurePath(path).parents)}
         named = sorted(name for name in self._shown - {*seen} if PurePath(name).parent.as_posix() in met)
@@ -227,11 +229,11 @@ class RecordedToolset:
         return getattr(self.inner, name)
 
     def find_call_problem(self, call: CallView) -> str | None:
-        error = self._error(call)
+        error = self._recorded_error(call)
         return str(error["message"]) if error.get("type") == "invalid_tool_params" else None
 
     async def preview_call(self, call: CallView, earlier: Sequence[CallView]) -> Preview:  # noqa: ARG002 - as Toolset
-        error = self._error(call)
+        error = self._recorded_error(call)
         refused = error.get("type") in (
             None,
             "policy_violation",
@@ -248,10 +250,10 @@ class RecordedToolset:
     async def run_call(self, run: ToolRun) -> ToolResult:  # noqa: ARG002 - as Toolset
         return error_result("not_recorded", _NOT_RECORDED)
 
-    def current_digest(self, planned_path: str) -> str | None:  # noqa: ARG002 - as Toolset
+    def current_file_digest(self, planned_path: str) -> str | None:  # noqa: ARG002 - as Toolset
         return None
 
-    def _error(self, call: CallView) -> dict[str, Any]:
+    def _recorded_error(self, call: CallView) -> dict[str, Any]:
         result = self.results.get(_call_identity(call))
         return dict(result.error or {}) if result else {}
 
@@ -267,7 +269,7 @@ class RecordedHooks:
 
     def __post_init__(self) -> None:
         self._replies: dict[tuple[str, str], list[list[SourcedReply]]] = {}
-        rows = read_recorded_hooks(self.conn)
+        rows = read_recorded_hook_replies(self.conn)
         for (event, subject, _), firing in groupby(rows, lambda row: row[:3]):
             replies = [
                 SourcedReply(name, source, self._load_reply(text, file))
@@ -277,10 +279,10 @@ class RecordedHooks:
         checked = (reply for firing in self._replies.get(("AfterAgent", SUBJECT), []) for reply in firing)
         self._ends = [CheckEnd.model_validate(reply.reply.output["check"]) for reply in checked]
 
-    def _load_reply(self, text: str | None, file: str | None) -> Reply:
-        return Reply.model_validate_json((self.outputs / file).read_bytes() if file else text or "{}")
+    def _load_reply(self, text: str | None, file: str | None) -> HookReply:
+        return HookReply.model_validate_json((self.outputs / file).read_bytes() if file else text or "{}")
 
-    def checks(self, real: Checks) -> "RecordedChecks":
+    def make_recorded_checks(self, real: Checks) -> "RecordedChecks":
         """The run's check, answered from the record."""
         return RecordedChecks(real.command, real.must_pass_with_original_tests, self._ends)
 
@@ -296,8 +298,8 @@ class RecordedHooks:
         firings = self._replies.get((event, subject), [])
         return merge_replies(event, firings.pop(0)) if firings else HookOutcome()
 
-    def unsettled_firing(self, unknown: str) -> Unsettled:
-        raise KeyError(unknown)
+    def load_interrupted_firing(self, request_key: str) -> InterruptedFiring:
+        raise KeyError(request_key)
 
     def for_agent(self, _: str) -> "RecordedHooks":
         return self
@@ -333,10 +335,10 @@ class NoSnapshots:
 
     async def snapshot_after(self, key: CallKey, changed: str = "") -> None: ...
 
-    def save_known_files(self) -> None: ...
+    def save_and_close(self) -> None: ...
 
 
-class Seen:
+class RecordedNodeWrites:
     """Recorded writes of the nodes that read files, an index or a clock."""
 
     def __init__(
@@ -348,7 +350,7 @@ class Seen:
             None,
             hash_prompts("context"),
         )
-        self._written: dict[str, list[_Written]] = {}
+        self._written: dict[str, list[_RecordedWrite]] = {}
         later: dict[int, set[str]] = {}
         taken = [step for step in steps if not step.failed]
         lone = {number for number, count in Counter(step.step for step in taken).items() if count == 1}
@@ -360,21 +362,21 @@ class Seen:
                     keys = _changed_keys(states.get(step.step - 1, {}), values)
                 known = {key: values[key] for key in keys if key in values and key not in over}
                 label = {"label": step.route} if step.route and step.keys else {}
-                written = _Written({**known, **label}, over.isdisjoint({*keys} - {"label"}))
+                written = _RecordedWrite({**known, **label}, over.isdisjoint({*keys} - {"label"}))
                 self._written.setdefault(step.node, []).insert(0, written)
                 over |= {*keys}
 
-    def workflow(self, own: Pipeline) -> Pipeline:
+    def apply_to_workflow(self, pipeline: Pipeline) -> Pipeline:
         """Substitute the recorded writes for these nodes, once for each time they ran."""
-        if own.name != self._row.workflow or (own.name == "context" and not self._alike):
-            return own
-        for name, function in nondeterministic_nodes(own).items():
+        if pipeline.name != self._row.workflow or (pipeline.name == "context" and not self._alike):
+            return pipeline
+        for name, function in nondeterministic_nodes(pipeline).items():
             written = self._written.get(name, [])
             if function:
-                own = replace_node_when(own, name, *_make_recorded_node(function, written))
+                pipeline = replace_node_when(pipeline, name, *_make_recorded_node(function, written))
             else:
-                own = replay_subgraph(own, name, partial(_pop_known_writes, written))
-        return own
+                pipeline = replay_subgraph(pipeline, name, partial(_pop_known_writes, written))
+        return pipeline
 
 
 def _changed_keys(before: Mapping[str, Any], values: Mapping[str, Any]) -> tuple[str, ...]:
@@ -383,26 +385,26 @@ def _changed_keys(before: Mapping[str, Any], values: Mapping[str, Any]) -> tuple
     return tuple(key for key in changed if not key.startswith("branch:"))
 
 
-class _Written(NamedTuple):
+class _RecordedWrite(NamedTuple):
     keys: dict[str, Any]
     whole: bool
     """False: a later node of the superstep overwrote one of its keys, so its own value is unknown."""
 
 
-def _make_recorded_node(function: Node, written: list[_Written]) -> tuple[Node, Callable[[], bool]]:
-    spec = spec_of(function)
+def _make_recorded_node(function: Node, written: list[_RecordedWrite]) -> tuple[Node, Callable[[], bool]]:
+    spec = find_node_spec(function)
     assert spec is not None
 
     @node(reads=spec.reads, writes=spec.writes, labels=spec.labels, nondeterministic=True)
     async def again(state: Any, runtime: Any) -> Any:
         found = written.pop(0)
         known = {key: value for key, value in found.keys.items() if key in spec.writes}
-        return known if found.whole else {**await run_or_replay(function, state, runtime), **known}
+        return known if found.whole else {**await run_or_replay_node(function, state, runtime), **known}
 
     return again, lambda: bool(written)
 
 
-def _pop_known_writes(written: list[_Written]) -> dict[str, Any] | None:
+def _pop_known_writes(written: list[_RecordedWrite]) -> dict[str, Any] | None:
     """None: not everything the part wrote is known, so it must run."""
     found = written.pop(0) if written else None
     return found.keys if found and found.whole else None

@@ -15,7 +15,7 @@ from interlock.services.checks.test_table import CheckTable, Kind
 from interlock.services.checks.view import Before
 from interlock.services.files.disk import read_file
 from interlock.services.snapshots.snapshots import ShadowRepository, SnapshotContents, SnapshotFile
-from interlock.services.snapshots.workspace_tree import blob_id, read_content
+from interlock.services.snapshots.workspace_tree import git_blob_id, read_content
 from interlock.state.checks import TestChange, TestChanges
 from interlock.state.workspace import Workspace
 
@@ -44,7 +44,8 @@ class Comparison:
     def table(self) -> CheckTable:
         table = CheckTable(self.command, self._text_before)
         return replace(
-            table, linked=table.linked_folders(read_links(self.repository, self._contents_before.files))
+            table,
+            linked=table.find_linked_test_folders(read_links(self.repository, self._contents_before.files)),
         )
 
     @property
@@ -67,8 +68,8 @@ class Comparison:
             if change.how == "parts":
                 yield (
                     change.path,
-                    self._current_mode(change.path),
-                    self._restore_parts(change.path).encode(errors="surrogateescape"),
+                    self._current_file_mode(change.path),
+                    self._text_with_restored_tests(change.path).encode(errors="surrogateescape"),
                 )
             elif change.path not in gone and change.how not in ("beside code", "not kept"):
                 yield (
@@ -80,19 +81,19 @@ class Comparison:
     def _is_possible_test_output(self, path: str) -> bool:
         """Return whether an ignored file may be what a run of the tests left, so that it must be older than
         they are."""
-        return path in self._ignored_before.files and not self.table.file_kind(path.rpartition("/")[2])
+        return path in self._stored_ignored_tests.files and not self.table.file_kind(path.rpartition("/")[2])
 
     @cached_property
-    def _ignored_before(self) -> SnapshotContents:
+    def _stored_ignored_tests(self) -> SnapshotContents:
         return self.repository.read_contents(self.ignored)
 
     @cached_property
     def _contents_before(self) -> SnapshotContents:
-        kept, ignored = self.repository.read_contents(self.before), self._ignored_before
+        kept, ignored = self.repository.read_contents(self.before), self._stored_ignored_tests
         return SnapshotContents({**ignored.files, **kept.files}, {**ignored.folders, **kept.folders})
 
     @cached_property
-    def _noted_marks(self) -> Mapping[str, Mark]:
+    def _marks_before(self) -> Mapping[str, Mark]:
         return read_marks(self.repository, self.ignored, self.table)
 
     @cached_property
@@ -100,19 +101,19 @@ class Comparison:
         return self.repository.read_contents(self.now)
 
     @cached_property
-    def _ignored_now(self) -> tuple[Set[str], Set[str]]:
+    def _current_ignored_tests(self) -> tuple[Set[str], Set[str]]:
         """Tests of today that its snapshot doesn't hold, and folders that can't be read."""
-        known = [*self._contents_before.files, *self._noted_marks]
+        known = [*self._contents_before.files, *self._marks_before]
         tree = IgnoredTests(self.workspace, self.table, self._contents_now.files, known)
         return {*tree.list_paths()}, tree.closed.keys()
 
     @cached_property
     def _new_paths(self) -> Set[str]:
-        names, _ = self._ignored_now
+        names, _ = self._current_ignored_tests
         return (
             (self._contents_now.files.keys() | names)
             - self._contents_before.files.keys()
-            - self._noted_marks.keys()
+            - self._marks_before.keys()
         )
 
     def _iterate_changes(self) -> Iterator[TestChange]:
@@ -122,26 +123,28 @@ class Comparison:
             kind = self.table.link_kind(path) if stat.S_ISLNK(kept.mode) else self.table.file_kind(path)
             if kind and (change := self._classify_change(path, kind, kept)):
                 yield change
-        _, closed = self._ignored_now
-        for path in sorted(self._noted_marks.keys() | closed):
-            mark = self._noted_marks.get(path)
-            if (mark is None or mark != current_mark(self.root / path)) and not self._is_accepted(path):
+        _, closed = self._current_ignored_tests
+        for path in sorted(self._marks_before.keys() | closed):
+            mark = self._marks_before.get(path)
+            if (mark is None or mark != current_mark(self.root / path)) and not self._is_change_accepted(
+                path
+            ):
                 yield TestChange(path=path, how="not kept")
         for path in sorted(self._new_paths):
-            kind = self._current_kind(path)
-            if self._is_accepted(path):
+            kind = self._current_file_kind(path)
+            if self._is_change_accepted(path):
                 continue
             # A makefile of another name is read before the one that was there.
-            if kind == "settings" or (kind in ("mixed", "whole") and self._is_adding_tests(path, kind)):
+            if kind == "settings" or (kind in ("mixed", "whole") and self._has_added_tests(path, kind)):
                 yield TestChange(path=path, how="new")
         if any(self.table.file_kind(path) == "test" for path in self._contents_before.files):
             # It runs beside those that were there, and may change what they see.
-            unseen = tuple(folder for folder in self._noted_marks if folder.endswith("/"))
+            unseen = tuple(folder for folder in self._marks_before if folder.endswith("/"))
             for path in sorted(self._new_tests()):
-                if not path.startswith(unseen) and not self._is_accepted(path):
+                if not path.startswith(unseen) and not self._is_change_accepted(path):
                     yield TestChange(path=path, how="added")
 
-    def _is_adding_tests(self, path: str, kind: Kind) -> bool:
+    def _has_added_tests(self, path: str, kind: Kind) -> bool:
         if kind == "whole":
             return False  # what concerns tests there is new, and takes nothing away
         try:
@@ -150,11 +153,11 @@ class Comparison:
             return True
 
     def _classify_change(self, path: str, kind: Kind, kept: SnapshotFile) -> TestChange | None:
-        now = self._read_current(path)
-        if (now and _is_same_file(now, kept)) or self._is_accepted(path):
+        now = self._read_current_file(path)
+        if (now and _is_same_file(now, kept)) or self._is_change_accepted(path):
             return None
         if (
-            path in self._ignored_before.files
+            path in self._stored_ignored_tests.files
             and kind == "test"
             and _is_compiled_file(path, self._data_before(path))
         ):
@@ -176,31 +179,31 @@ class Comparison:
 
     def _new_tests(self) -> set[str]:
         """Tests that weren't there, other than those that the command names: what they need may be put back."""
-        return {path for path in self._new_paths if self._current_kind(path) == "test"} - {
-            *self.table.operands
+        return {path for path in self._new_paths if self._current_file_kind(path) == "test"} - {
+            *self.table.runner_operands
         }
 
-    def _current_kind(self, path: str) -> Kind:
+    def _current_file_kind(self, path: str) -> Kind:
         is_link = (self.root / path).is_symlink()
         return self.table.link_kind(path) if is_link else self.table.file_kind(path)
 
-    def _restore_parts(self, path: str) -> str:
+    def _text_with_restored_tests(self, path: str) -> str:
         return restore_tests(path, self._text_before(path) or "", self._text_now(path), self.table)
 
-    def _current_mode(self, path: str) -> int:
-        found = self._read_current(path)
+    def _current_file_mode(self, path: str) -> int:
+        found = self._read_current_file(path)
         return found.mode if found else stat.S_IFREG | 0o644
 
-    def _read_current(self, path: str) -> SnapshotFile | None:
+    def _read_current_file(self, path: str) -> SnapshotFile | None:
         """Return the file as it is: a snapshot leaves out what was ignored in the meantime."""
         try:
             # A folder on the way that became a link may hold more than is looked at.
-            with self.workspace.open_place(self.root / path) as place:
+            with self.workspace.open_parent_directory(self.root / path) as place:
                 found = os.stat(place.name, dir_fd=place.directory, follow_symlinks=False)
                 data = read_content(place, found, _LONGEST)
         except OSError:
             return None
-        return None if data is None else SnapshotFile(found.st_mode, blob_id(data))
+        return None if data is None else SnapshotFile(found.st_mode, git_blob_id(data))
 
     def _text_now(self, path: str) -> str:
         try:
@@ -216,14 +219,14 @@ class Comparison:
     def _data_before(self, path: str) -> bytes:
         return next(self.repository.read_blobs([self._contents_before.files[path].blob]))
 
-    def _is_accepted(self, path: str) -> bool:
+    def _is_change_accepted(self, path: str) -> bool:
         return self.accepted.get(path) == self._acceptance_hash(path)
 
     def _acceptance_hash(self, path: str) -> str:
         """Return what tells whether a file is still as somebody accepted it; empty: it is gone."""
-        if path in self._noted_marks or path.endswith("/"):
+        if path in self._marks_before or path.endswith("/"):
             return ":".join(map(str, current_mark(self.root / path) or ()))
-        found = self._read_current(path)
+        found = self._read_current_file(path)
         return found.blob if found else ""
 
     def _format_diff(self, changes: Iterable[TestChange]) -> str:
@@ -233,12 +236,12 @@ class Comparison:
                 continue
             old, new = (self._text_before(change.path) or ""), self._text_now(change.path)
             if change.how == "parts":
-                old = self._restore_parts(change.path) if change.path.endswith(".rs") else old
+                old = self._text_with_restored_tests(change.path) if change.path.endswith(".rs") else old
             names = (
                 f"a/{change.path}" if change.how not in ("new", "added") else "/dev/null",
                 f"b/{change.path}",
             )
-            if self._read_current(change.path) is None:
+            if self._read_current_file(change.path) is None:
                 names = (names[0], "/dev/null")
             if "\0" in old + new:
                 lines.append(f"{change.path} is binary, and has changed")

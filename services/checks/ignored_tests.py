@@ -32,7 +32,7 @@ from interlock.services.snapshots.workspace_tree import (
 )
 from interlock.state.errors import RunError
 from interlock.state.settings import SnapshotSettings
-from interlock.state.workspace import PathRefused, Place, Workspace
+from interlock.state.workspace import OpenDirEntry, PathRefused, Workspace
 
 _MOST_KEPT, _MOST_BYTES = 2_000, 16 << 20
 _MOST_NOTED = 20_000
@@ -70,7 +70,7 @@ class IgnoredTests(WorkspaceTree):
         """As `WorkspaceTree.layout`, with what isn't kept."""
         noted = {**self._noted, **self.closed}
         about: dict[str, object] = {"usual": {}, "odd": self._modes, "empty": [], "noted": noted}
-        about["operands"] = self._table.operands
+        about["operands"] = self._table.runner_operands
         return json.dumps(about, sort_keys=True).encode()
 
     def _check_count(self, files: int) -> None:
@@ -83,30 +83,30 @@ class IgnoredTests(WorkspaceTree):
 
         folder = Path(self._base + path)
         try:
-            with self._workspace.open_place(folder) as place, open_directory(place) as opened:
+            with self._workspace.open_parent_directory(folder) as place, open_directory(place) as opened:
                 entries = [(entry.name, entry_kind(entry)) for entry in os.scandir(opened)]
         except PathRefused:  # where runs are kept
             return set(), []
         except OSError:
-            self._note_closed(path)
+            self._record_unreadable_folder(path)
             return set(), []
         self._entries_left -= len(entries)
         if (
             path
-            and self._table.is_generated(path, {name for name, _ in entries})
+            and self._table.is_generated_folder(path, {name for name, _ in entries})
             and not self._has_known_tests(path)
         ):
             return set(), []
         files: set[str] = set()
         folders: list[str] = []
-        hidden = self._workspace.ignore_test_for(folder, git=False)
+        hidden = self._workspace.make_ignore_test(folder, git=False)
         for name, kind in entries:
             inside = f"{path}/{name}".lstrip("/")
             if is_private_name(name):
                 continue
             if kind == "directory" and not self._table.is_third_party(f"{inside}/"):
                 folders.append(name)
-            elif kind in ("file", "link") and self._is_wanted(inside, is_link=kind == "link"):
+            elif kind in ("file", "link") and self._is_unstored_test(inside, is_link=kind == "link"):
                 files.add(name)
                 if hidden(name, False):
                     self._hidden.add(inside)
@@ -124,11 +124,11 @@ class IgnoredTests(WorkspaceTree):
     def _sorted_known_tests(self) -> Sequence[str]:
         return sorted(chain(self._held, self._known))
 
-    def _is_wanted(self, path: str, *, is_link: bool) -> bool:
+    def _is_unstored_test(self, path: str, *, is_link: bool) -> bool:
         kind = self._table.link_kind if is_link else self._table.file_kind
         return path not in self._held and bool(kind(path))
 
-    def _note_closed(self, path: str) -> None:
+    def _record_unreadable_folder(self, path: str) -> None:
         """Note a folder that can't be listed. One of somebody else's is closed to the check, too."""
         with suppress(OSError):  # it is gone
             found = os.lstat(self._base + path)
@@ -136,7 +136,7 @@ class IgnoredTests(WorkspaceTree):
                 is_open = os.access(self._base + path, os.X_OK)  # what is in it can be changed by name
                 self.closed[f"{path}/"] = None if is_open else change_mark(found, time.time_ns())
 
-    def _read_path(self, path: str, folder: FolderState, place: Place) -> Iterator[PathChange]:
+    def _read_path(self, path: str, folder: FolderState, place: OpenDirEntry) -> Iterator[PathChange]:
         is_code, now_ns = self._table.file_kind(path) == "code", time.time_ns()
         try:
             found = os.stat(place.name, dir_fd=place.directory, follow_symlinks=False)
@@ -147,7 +147,7 @@ class IgnoredTests(WorkspaceTree):
         most = self._bytes_left if len(self._modes) < _MOST_KEPT else -1
         self._longest = -1 if path in self._hidden else self._code_left if is_code else most
         self._noted[path] = change_mark(found, now_ns)
-        for change in super()._read_path(path, folder, place):
+        for change in super()._read_changed_file(path, folder, place):
             assert change.mode is not None, path  # each is looked at once
             if is_code:
                 self._code_left -= len(change.data)
@@ -182,11 +182,11 @@ def store_ignored_tests(
     table = CheckTable(command, lambda path: _read_text(workspace.root / path))
     links = read_links(repository, held)
     while True:
-        table = replace(table, linked=table.linked_folders(links))
+        table = replace(table, linked=table.find_linked_test_folders(links))
         tree = IgnoredTests(workspace, table, held, secret=lambda text: redact(text) != text)
         commit = repository.commit_changes(ref, "", tree.iterate_changes(), tree.layout_json, b"")
         links |= read_links(repository, repository.read_contents(commit).files)
-        if table.linked_folders(links) == table.linked:
+        if table.find_linked_test_folders(links) == table.linked:
             return commit
 
 
@@ -213,7 +213,7 @@ def read_marks(repository: ShadowRepository, commit: str, table: CheckTable) -> 
     Raises `RunError` if it was made for a command that names fewer tests.
     """
     about = json.loads(repository.read_layout(commit))
-    if named := {*table.operands} - {
+    if named := {*table.runner_operands} - {
         *about["operands"],
         *chain(*(runner.programs for runner in load_runners())),
     }:

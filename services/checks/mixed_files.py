@@ -38,7 +38,7 @@ def restore_tests(path: str, old: str, new: str, table: CheckTable) -> str:
         if row.format == "code":
             return restore_inline_tests(path, old, new)
         if row.format == "make":
-            return restore_make_tests(old, new, table.words)
+            return restore_make_tests(old, new, table.command_words)
         read, write = _FORMATS[row.format]
         before, now = read(old), read(new)
         made = _merge_tests(before, now, row, table)
@@ -71,7 +71,7 @@ def _merge_tests(
         made = _restore_key(before, made, key.split("."))
     if row.targets:
         old, new = _require_object(before.get(row.targets) or {}), _require_object(now.get(row.targets) or {})
-        names = find_test_targets(_target_texts(old), _target_texts(new), table.words)
+        names = find_test_targets(_target_texts(old), _target_texts(new), table.command_words)
         kept = {name: body for name, body in new.items() if name not in names}
         restored = {name: body for name, body in old.items() if name in names}
         order = [*dict.fromkeys([*new, *old])]
@@ -112,11 +112,11 @@ def _restore_key(before: Any, now: Any, key: Sequence[str]) -> Any:
     return made
 
 
-def _read_json(text: str) -> dict[str, Any]:
+def _parse_json(text: str) -> dict[str, Any]:
     return _require_object(json.loads(text)) if text.strip() else {}
 
 
-def _read_yaml(text: str) -> dict[str, Any]:
+def _parse_yaml(text: str) -> dict[str, Any]:
     return _require_object(yaml.safe_load(text) or {})
 
 
@@ -136,25 +136,25 @@ class _Parser(configparser.RawConfigParser):
         return optionstr
 
 
-def _read_ini(text: str) -> dict[str, Any]:
+def _parse_ini(text: str) -> dict[str, Any]:
     parser = _Parser()
     parser.read_string(text)
     sections = {name: dict(parser.items(name)) for name in parser.sections()}
     return {**({"DEFAULT": dict(parser.defaults())} if parser.defaults() else {}), **sections}
 
 
-def _write_ini(made: Mapping[str, Any]) -> str:
+def _format_ini(data: Mapping[str, Any]) -> str:
     parser, text = _Parser(), io.StringIO()
-    parser.read_dict(made)
+    parser.read_dict(data)
     parser.write(text)
     return text.getvalue()
 
 
-def _write_toml(made: Mapping[str, Any]) -> str:
-    return "".join(f"{json.dumps(key)} = {_to_toml(value)}\n" for key, value in made.items())
+def _format_toml(data: Mapping[str, Any]) -> str:
+    return "".join(f"{json.dumps(key)} = {_format_toml_value(value)}\n" for key, value in data.items())
 
 
-def _to_toml(value: Any) -> str:
+def _format_toml_value(value: Any) -> str:
     match value:
         case bool():
             return "true" if value else "false"
@@ -163,19 +163,19 @@ def _to_toml(value: Any) -> str:
         case datetime.datetime() | datetime.date() | datetime.time():
             return value.isoformat()
         case list():
-            return f"[{', '.join(map(_to_toml, cast(list[Any], value)))}]"
+            return f"[{', '.join(map(_format_toml_value, cast(list[Any], value)))}]"
         case dict():
             pairs = cast(dict[str, Any], value).items()
-            return f"{{{', '.join(f'{json.dumps(k)} = {_to_toml(v)}' for k, v in pairs)}}}"
+            return f"{{{', '.join(f'{json.dumps(k)} = {_format_toml_value(v)}' for k, v in pairs)}}}"
         case _:
             return repr(value)
 
 
 _FORMATS: Mapping[str, tuple[Callable[[str], dict[str, Any]], Callable[[dict[str, Any]], str]]] = {
-    "json": (_read_json, lambda made: json.dumps(made, indent=2, ensure_ascii=False)),
-    "toml": (tomllib.loads, _write_toml),
-    "ini": (_read_ini, _write_ini),
-    "yaml": (_read_yaml, lambda made: yaml.safe_dump(made, sort_keys=False)),
+    "json": (_parse_json, lambda made: json.dumps(made, indent=2, ensure_ascii=False)),
+    "toml": (tomllib.loads, _format_toml),
+    "ini": (_parse_ini, _format_ini),
+    "yaml": (_parse_yaml, lambda made: yaml.safe_dump(made, sort_keys=False)),
 }
 
 
@@ -227,9 +227,9 @@ def restore_make_tests(old: str, new: str, words: Iterable[str]) -> str:
     Raises `ValueError` where that can't be told: other directives have changed, such as `include` and `ifdef`.
     """
     before, now = _split_make_blocks(old), _split_make_blocks(new)
-    if _directives(before) != _directives(now):
+    if _directive_texts(before) != _directive_texts(now):
         raise ValueError("directives have changed")
-    names = _test_rule_names(before, now, words)
+    names = _test_rule_and_variable_names(before, now, words)
     kept = [block for block in now if not names & {*block.names}]
     restored = [block for block in before if names & {*block.names}]
     if [b for b in now if names & {*b.names}] == restored:
@@ -244,7 +244,9 @@ def restore_make_tests(old: str, new: str, words: Iterable[str]) -> str:
     return "".join(f"{block.text}\n" for block in (*first, *rules))
 
 
-def _test_rule_names(before: list[_MakeBlock], now: list[_MakeBlock], words: Iterable[str]) -> set[str]:
+def _test_rule_and_variable_names(
+    before: list[_MakeBlock], now: list[_MakeBlock], words: Iterable[str]
+) -> set[str]:
     old, new = _bodies_by_name(before, "rule"), _bodies_by_name(now, "rule")
     # The first rule is what make runs without a target.
     goals = [
@@ -281,7 +283,7 @@ def _bodies_by_name(blocks: list[_MakeBlock], kind: str) -> Mapping[str, str]:
     return found
 
 
-def _directives(blocks: list[_MakeBlock]) -> list[str]:
+def _directive_texts(blocks: list[_MakeBlock]) -> list[str]:
     return [block.text for block in blocks if block.kind == "directive"]
 
 
@@ -334,14 +336,20 @@ def restore_inline_tests(path: str, old: str, new: str) -> str:
         case ".py":
             changed = bool(Counter(_python_doctests(old)) - Counter(_python_doctests(new)))
         case ".zig":
-            changed = bool(Counter(_split_blocks(old, r"^test\b")) - Counter(_split_blocks(new, r"^test\b")))
+            changed = bool(
+                Counter(_blocks_starting_with(old, r"^test\b"))
+                - Counter(_blocks_starting_with(new, r"^test\b"))
+            )
         case ".d":
             changed = bool(
-                Counter(_split_blocks(old, r"\bunittest\b")) - Counter(_split_blocks(new, r"\bunittest\b"))
+                Counter(_blocks_starting_with(old, r"\bunittest\b"))
+                - Counter(_blocks_starting_with(new, r"\bunittest\b"))
             )
         case suffix:
             assert suffix in _SCRIPTS, suffix
-            changed = _vitest_in_source(old) != _vitest_in_source(new) and bool(_vitest_in_source(old))
+            changed = _inline_vitest_section(old) != _inline_vitest_section(new) and bool(
+                _inline_vitest_section(old)
+            )
     if changed:
         raise ValueError("tests beside the code have changed")
     return new
@@ -357,15 +365,15 @@ def _python_doctests(text: str) -> Iterator[tuple[str, str]]:
         yield from ((e.source, e.want) for e in doctest.DocTestParser().get_examples(shown))
 
 
-def _split_blocks(text: str, start: str) -> Iterator[str]:
+def _blocks_starting_with(text: str, start_pattern: str) -> Iterator[str]:
     """Yield the blocks that begin so, each up to a brace at its line's beginning or the next block."""
-    begins = [found.start() for found in re.finditer(start, text, re.MULTILINE)]
+    begins = [found.start() for found in re.finditer(start_pattern, text, re.MULTILINE)]
     for begin, end in zip(begins, [*begins[1:], len(text)], strict=True):
         closed = re.compile(r"^\}", re.MULTILINE).search(text, begin, end)
         yield text[begin : closed.end() if closed else end]
 
 
-def _vitest_in_source(text: str) -> str:
+def _inline_vitest_section(text: str) -> str:
     """Return vitest's tests in a source file, which stand at its end."""
     at = text.find("import.meta.vitest")
     return text[at:].rstrip() if at >= 0 else ""
@@ -418,17 +426,17 @@ def _rust_test_items(text: str) -> Iterator[_Item]:
     """Yield the items that are only compiled for tests, from their first attribute to their end."""
     at, depth, pending, is_test = 0, 0, -1, False
     while at < len(text):
-        if skipped := _end_of_literal(text, at):
+        if skipped := _find_literal_or_comment_end(text, at):
             at = skipped
         elif text.startswith("#[", at):
-            end = _end_of_bracket(text, at + 1, "[", "]")
+            end = _find_bracket_end(text, at + 1, "[", "]")
             pending = at if pending < 0 else pending
             is_test = is_test or _TEST.match(re.sub(r"\s+", "", text[at:end])) is not None
             at = end
         elif text[at].isspace():
             at += 1
         elif is_test:
-            end = _end_of_item(text, at)
+            end = _find_item_end(text, at)
             yield _Item(pending, end, depth, text[pending:end])
             at, pending, is_test = end, -1, False
         else:
@@ -436,11 +444,11 @@ def _rust_test_items(text: str) -> Iterator[_Item]:
             at, pending = at + 1, -1
 
 
-def _end_of_item(text: str, at: int) -> int:
+def _find_item_end(text: str, at: int) -> int:
     """Return where the item that begins here ends: behind a semicolon, or behind its braces."""
     inner = 0
     while at < len(text):
-        if skipped := _end_of_literal(text, at):
+        if skipped := _find_literal_or_comment_end(text, at):
             at = skipped
             continue
         sign = text[at]
@@ -451,7 +459,7 @@ def _end_of_item(text: str, at: int) -> int:
         elif sign == ";" and not inner:
             return at + 1
         elif sign == "{":
-            end = _end_of_bracket(text, at, "{", "}")
+            end = _find_bracket_end(text, at, "{", "}")
             if not inner:
                 return end
             at = end - 1
@@ -459,11 +467,11 @@ def _end_of_item(text: str, at: int) -> int:
     raise ValueError("an item has no end")
 
 
-def _end_of_bracket(text: str, at: int, opens: str, closes: str) -> int:
+def _find_bracket_end(text: str, at: int, opens: str, closes: str) -> int:
     """Return the place behind the bracket that closes the one here."""
     depth = 0
     while at < len(text):
-        if skipped := _end_of_literal(text, at):
+        if skipped := _find_literal_or_comment_end(text, at):
             at = skipped
             continue
         depth += {opens: 1, closes: -1}.get(text[at], 0)
@@ -473,7 +481,7 @@ def _end_of_bracket(text: str, at: int, opens: str, closes: str) -> int:
     raise ValueError(f"{opens!r} isn't closed")
 
 
-def _end_of_literal(text: str, at: int) -> int:
+def _find_literal_or_comment_end(text: str, at: int) -> int:
     """Return the end of the comment, text or character that begins here; 0: none does."""
     if text.startswith("/*", at):
         depth, place = 0, at

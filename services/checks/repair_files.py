@@ -38,7 +38,7 @@ class RepairFiles:
         inside = self._relative_path(path)
         return inside is not None and self.table.is_test(inside)
 
-    def is_asking_for_tests(self, task: str) -> bool:
+    def is_test_change_requested(self, task: str) -> bool:
         """Return whether a task says that tests are to be written or changed."""
         for found in _SAYS_SO.finditer(task):
             about_tests = found[1] is None or self.is_test(found[1].strip("`'\"(),"))
@@ -46,14 +46,14 @@ class RepairFiles:
                 return True
         return False
 
-    def modules_named_in(self, output: str, tests: Mapping[str, str]) -> Sequence[str]:
+    def find_modules_to_repair(self, output: str, tests: Mapping[str, str]) -> Sequence[str]:
         """Return the repository's own modules that an output names, innermost first, then those that tests import.
 
         `tests`: path → text.
         """
         found = [self._relative_path(place) for place in reversed(_PLACE.findall(output))]
         for path, text in tests.items():
-            found += [*self._imported_modules(path, text)]
+            found += [*self._possible_import_paths(path, text)]
         mine = (
             path
             for path in found
@@ -61,7 +61,7 @@ class RepairFiles:
         )
         return [*dict.fromkeys(mine)]
 
-    def _imported_modules(self, path: str, text: str) -> Iterator[str]:
+    def _possible_import_paths(self, path: str, text: str) -> Iterator[str]:
         folder = PurePosixPath(path).parent
         for module, names, modules in _PYTHON.findall(text):
             wanted = [module, *(f"{module}.{name.split()[0]}" for name in names.split(",") if name.strip())]

@@ -46,43 +46,43 @@ class Mixed(BaseModel, extra="forbid", frozen=True, defer_build=True):
 
 
 @cache
-def _load_document() -> Mapping[str, Any]:
+def _load_tests_toml() -> Mapping[str, Any]:
     return tomllib.loads(Path(__file__).with_name("tests.toml").read_text(encoding="utf-8"))
 
 
 @cache
 def load_runners() -> Sequence[Runner]:
-    return [Runner.model_validate(row) for row in _load_document()["runner"]]
+    return [Runner.model_validate(row) for row in _load_tests_toml()["runner"]]
 
 
 @cache
-def _load_mixed() -> Sequence[tuple[Callable[[str], bool], Mixed]]:
-    rows = map(Mixed.model_validate, _load_document()["mixed"])
-    return [(compile_matcher(row.files), row) for row in rows]
+def _load_mixed_file_rows() -> Sequence[tuple[Callable[[str], bool], Mixed]]:
+    rows = map(Mixed.model_validate, _load_tests_toml()["mixed"])
+    return [(compile_path_matcher(row.files), row) for row in rows]
 
 
 @cache
 def _test_folder_pattern() -> re.Pattern[str]:
-    folders = _load_document()["folders"]
+    folders = _load_tests_toml()["folders"]
     no, yes = ("|".join(map(re.escape, folders[name])) for name in ("not", "names"))
     return re.compile(rf"(?:(?!(?:{no})/)[^/]+/)*?(?:{yes})/(?:(?!(?:{no})/)[^/]+/)*[^/]+")
 
 
 @cache
-def _foreign_folder_pattern() -> re.Pattern[str]:
+def _third_party_folder_pattern() -> re.Pattern[str]:
     """Paths in folders with packages of others and in caches."""
-    return re.compile(rf"(?:.*/)?(?:{'|'.join(map(re.escape, _load_document()['folders']['not']))})/.*")
+    return re.compile(rf"(?:.*/)?(?:{'|'.join(map(re.escape, _load_tests_toml()['folders']['not']))})/.*")
 
 
 @cache
-def _generated_names() -> tuple[frozenset[str], frozenset[str]]:
+def _generated_folder_names_and_markers() -> tuple[frozenset[str], frozenset[str]]:
     """Return names of folders that builds and package managers fill, and names that lie in such folders."""
-    folders = _load_document()["folders"]
+    folders = _load_tests_toml()["folders"]
     return frozenset(folders["made"]), frozenset(folders["marks"])
 
 
 @cache
-def compile_matcher(patterns: Sequence[str]) -> Callable[[str], bool]:
+def compile_path_matcher(patterns: Sequence[str]) -> Callable[[str], bool]:
     """Return whether a relative path matches one of these patterns, written as in `tests.toml`."""
     if not patterns:
         return lambda _: False
@@ -124,7 +124,7 @@ class CheckTable:
     read: Callable[[str], str | None] = field(default=lambda _: None, compare=False)
     """Read one of the project's files as it was when the run began; None: it didn't exist."""
     linked: tuple[str, ...] = ()
-    """Folders that links to folders of tests lead to, as `linked_folders` returns them."""
+    """Folders that links to folders of tests lead to, as `find_linked_test_folders` returns them."""
 
     def file_kind(self, path: str) -> Kind:
         """Return what a path relative to the workspace is."""
@@ -136,7 +136,7 @@ class CheckTable:
         if (
             (is_in_table and _runner_file_matcher("tests")(path))
             or _test_folder_pattern().fullmatch(path)
-            or self._is_named_test(path)
+            or self._is_named_or_configured_test(path)
         ):
             return "test"
         row = self.find_mixed_row(path) if is_in_table else None
@@ -146,14 +146,14 @@ class CheckTable:
 
     def is_third_party(self, path: str) -> bool:
         """Return whether a path lies in a folder with packages of others, or in a cache."""
-        return _foreign_folder_pattern().fullmatch(path) is not None
+        return _third_party_folder_pattern().fullmatch(path) is not None
 
     def link_kind(self, path: str) -> Kind:
         """As `file_kind`, of a link, which may stand for a folder of tests or for a runner's package."""
         inside, own = self.file_kind(f"{path}/_"), self.file_kind(path)
         return inside if inside == "settings" or (inside == "test" and own != "settings") else own
 
-    def linked_folders(self, links: Mapping[str, str]) -> tuple[str, ...]:
+    def find_linked_test_folders(self, links: Mapping[str, str]) -> tuple[str, ...]:
         """Return the folders of the workspace that links to folders of tests lead to, each with a slash at its end.
 
         `links`: path → target. A link that itself lies among tests leads to what is tested.
@@ -167,25 +167,25 @@ class CheckTable:
                 found.add(f"{inside}/")
         return tuple(sorted(found))
 
-    def is_generated(self, folder: str, names: Set[str]) -> bool:
+    def is_generated_folder(self, folder: str, names: Set[str]) -> bool:
         """Return whether a folder that no snapshot holds is the work of a build or a package manager; `names`:
         those in it."""
-        made, marks = _generated_names()
+        made, marks = _generated_folder_names_and_markers()
         if not marks.isdisjoint(names):
             return True
         name = folder.rpartition("/")[2]
-        return name in made and not any(name in one.split("/") for one in self.operands)
+        return name in made and not any(name in one.split("/") for one in self.runner_operands)
 
     def find_mixed_row(self, path: str) -> Mixed | None:
         """Return the row of a file of which only a part concerns tests."""
-        return next((row for matches, row in _load_mixed() if matches(path)), None)
+        return next((row for matches, row in _load_mixed_file_rows() if matches(path)), None)
 
     def is_test(self, path: str) -> bool:
         """Return whether all of a file is a test, or decides which tests run."""
         return self.file_kind(path) in ("test", "settings")
 
     @cached_property
-    def words(self) -> frozenset[str]:
+    def command_words(self) -> frozenset[str]:
         """All words of the command line."""
         return frozenset(re.findall(r"[\w.:@/+-]+", self.command))
 
@@ -195,18 +195,18 @@ class CheckTable:
         return [runner for words in _split_commands(self.command) for runner in _find_runners(words)]
 
     @cached_property
-    def named_tests(self) -> Sequence[str]:
+    def named_test_paths(self) -> Sequence[str]:
         """Relative paths that the line hands to a runner: files and folders of tests, whatever they are called."""
-        return [*self._iterate_operands(code=False)]
+        return [*self._iterate_runner_operands(include_code=False)]
 
     @cached_property
-    def operands(self) -> Sequence[str]:
+    def runner_operands(self) -> Sequence[str]:
         """Relative paths that the line hands to a runner, also where they hold the code that is tested."""
-        return [*self._iterate_operands(code=True)]
+        return [*self._iterate_runner_operands(include_code=True)]
 
-    def _iterate_operands(self, *, code: bool) -> Iterator[str]:
+    def _iterate_runner_operands(self, *, include_code: bool) -> Iterator[str]:
         for words in filter(_find_runners, _split_commands(self.command)):
-            if not code and any("doctest" in word for word in words):
+            if not include_code and any("doctest" in word for word in words):
                 continue
             for word in words[1:]:
                 path = word.partition("::")[0].removeprefix("./").rstrip("/")
@@ -215,28 +215,30 @@ class CheckTable:
                     if "unittest" in words and path.replace(".", "").isidentifier():
                         yield f"{path.replace('.', '/')}.py"
 
-    def _is_named_test(self, path: str) -> bool:
+    def _is_named_or_configured_test(self, path: str) -> bool:
         return (
-            path in self.named_tests or path.startswith(self._named_folders) or self._configured_matcher(path)
+            path in self.named_test_paths
+            or path.startswith(self._named_test_folders)
+            or self._configured_test_matcher(path)
         )
 
     @cached_property
-    def _named_folders(self) -> tuple[str, ...]:
+    def _named_test_folders(self) -> tuple[str, ...]:
         """Folders of tests that the line names, or links lead to, each with a slash at its end."""
-        named = (f"{one}/" for one in self.named_tests if _FOLDER.search(one.rpartition("/")[2]))
+        named = (f"{one}/" for one in self.named_test_paths if _FOLDER.search(one.rpartition("/")[2]))
         return (*named, *self.linked)
 
     @cached_property
-    def _configured_matcher(self) -> Callable[[str], bool]:
-        return compile_matcher(
+    def _configured_test_matcher(self) -> Callable[[str], bool]:
+        return compile_path_matcher(
             tuple(
                 dict.fromkeys(
-                    (*_pytest_patterns(self.read), *_jest_patterns(self.read), *self._option_patterns())
+                    (*_pytest_patterns(self.read), *_jest_patterns(self.read), *self._command_line_patterns())
                 )
             )
         )
 
-    def _option_patterns(self) -> Iterator[str]:
+    def _command_line_patterns(self) -> Iterator[str]:
         """Yield the patterns that the line itself gives: `unittest discover -s checks -p 'check*.py'`."""
         for words in _split_commands(self.command):
             for option, value in pairwise(words):
@@ -250,14 +252,14 @@ class CheckTable:
 def _runner_file_matcher(kind: Literal["tests", "settings"]) -> Callable[[str], bool]:
     """Match the files that any runner takes for tests, or for its settings."""
     files = ((r.tests if kind == "tests" else r.settings) for r in load_runners())
-    return compile_matcher(tuple(chain.from_iterable(files)))
+    return compile_path_matcher(tuple(chain.from_iterable(files)))
 
 
 @cache
 def _any_row_matcher() -> Callable[[str], bool]:
     """Match what any row does, at once: whole trees of files are looked at."""
     rows = ((*runner.tests, *runner.settings) for runner in load_runners())
-    return compile_matcher(tuple(chain(*rows, *(row.files for _, row in _load_mixed()))))
+    return compile_path_matcher(tuple(chain(*rows, *(row.files for _, row in _load_mixed_file_rows()))))
 
 
 def _find_runners(words: Sequence[str]) -> list[Runner]:

@@ -47,24 +47,32 @@ class View:
 
 @contextmanager
 def open_view(
-    workspace: Path, files: Iterable[Before], home: Path, *, copy: bool, check: Callable[[], None]
+    workspace: Path,
+    files: Iterable[Before],
+    home: Path,
+    *,
+    force_copy: bool,
+    check_cancelled: Callable[[], None],
 ) -> Generator[View]:
     """Yield a view in which these files are as before, removed after the block.
 
-    `copy`: no mount. `check` raises to give up while a workspace is being copied. Blocks. Raises `OSError`.
+    `force_copy`: no mount. `check_cancelled` raises to give up while a workspace is being copied. Blocks. Raises
+    `OSError`.
     """
     with _create_view_folder(workspace, home) as folder:
-        listed = [_to_stored_file(folder / f"file-{number}", *before) for number, before in enumerate(files)]
-        if not copy and (found := _mount_overlay(workspace, listed, folder)):
+        listed = [
+            _write_stored_file(folder / f"file-{number}", *before) for number, before in enumerate(files)
+        ]
+        if not force_copy and (found := _try_overlay_view(workspace, listed, folder)):
             yield found
             return
         root = folder / workspace.name
-        _copy_folder(workspace, root, workspace, root, check)
+        _copy_and_relocate_folder(workspace, root, workspace, root, check_cancelled)
         restore_files(str(root), listed)
         yield View(root, ())
 
 
-def _to_stored_file(place: Path, path: str, mode: int, data: bytes) -> StoredFile:
+def _write_stored_file(place: Path, path: str, mode: int, data: bytes) -> StoredFile:
     place.write_bytes(data)
     return StoredFile(path, mode, str(place))
 
@@ -93,7 +101,7 @@ def _create_view_folder(workspace: Path, home: Path) -> Generator[Path]:
             _remove_view(folder)
 
 
-def _mount_overlay(workspace: Path, files: Sequence[StoredFile], folder: Path) -> View | None:
+def _try_overlay_view(workspace: Path, files: Sequence[StoredFile], folder: Path) -> View | None:
     """Return a view through a mount; None if there can't be one here."""
     if not sys.platform.startswith("linux"):
         return None
@@ -120,37 +128,48 @@ def _mount_overlay(workspace: Path, files: Sequence[StoredFile], folder: Path) -
     return None
 
 
-def _copy_folder(source: Path, target: Path, root: Path, copy: Path, check: Callable[[], None]) -> None:
-    """Copy a folder, sharing blocks where the file system can. Links and scripts that name `root` lead to `copy`."""
+def _copy_and_relocate_folder(
+    source: Path, target: Path, source_root: Path, copy_root: Path, check_cancelled: Callable[[], None]
+) -> None:
+    """Copy a folder, sharing blocks where the file system can. Links and scripts that name `source_root` lead to
+    `copy_root`."""
     target.mkdir(mode=0o700)
     with os.scandir(source) as entries:
         for entry in entries:
-            check()
+            check_cancelled()
             made = target / entry.name
             if entry.is_symlink():
                 link = Path(entry.path).readlink()
-                made.symlink_to(copy / link.relative_to(root) if link.is_relative_to(root) else link)
+                made.symlink_to(
+                    copy_root / link.relative_to(source_root) if link.is_relative_to(source_root) else link
+                )
             elif entry.is_dir(follow_symlinks=False):
-                if not Path(entry.path).samefile(copy.parent):
-                    _copy_folder(Path(entry.path), made, root, copy, check)
+                if not Path(entry.path).samefile(copy_root.parent):
+                    _copy_and_relocate_folder(Path(entry.path), made, source_root, copy_root, check_cancelled)
             elif entry.is_file(follow_symlinks=False):
                 with suppress(PermissionError):  # the command couldn't read it either
-                    _copy_file(entry, made, os.fsencode(root), os.fsencode(copy))
+                    _copy_and_relocate_file(entry, made, os.fsencode(source_root), os.fsencode(copy_root))
     shutil.copystat(source, target, follow_symlinks=False)
 
 
-def _copy_file(entry: os.DirEntry[str], made: Path, root: bytes, copy: bytes) -> None:
-    with Path(entry.path).open("rb") as source, made.open("wb") as target:
+def _copy_and_relocate_file(
+    entry: os.DirEntry[str], target_path: Path, source_root: bytes, copy_root: bytes
+) -> None:
+    with Path(entry.path).open("rb") as source, target_path.open("wb") as target:
         try:
             fcntl.ioctl(target, _CLONE, source.fileno())
         except OSError:
             shutil.copyfileobj(source, target, 1 << 20)
     status = entry.stat(follow_symlinks=False)
     if status.st_size < _SCRIPT_BYTES and (status.st_mode & stat.S_IXUSR or entry.name.endswith(".pth")):
-        data = made.read_bytes()
-        if data.startswith(b"#!" + root + b"/") or entry.name.endswith(".pth"):
-            made.write_bytes(data.replace(root + b"/", copy + b"/").replace(root + b"\n", copy + b"\n"))
-    shutil.copystat(entry.path, made, follow_symlinks=False)
+        data = target_path.read_bytes()
+        if data.startswith(b"#!" + source_root + b"/") or entry.name.endswith(".pth"):
+            target_path.write_bytes(
+                data.replace(source_root + b"/", copy_root + b"/").replace(
+                    source_root + b"\n", copy_root + b"\n"
+                )
+            )
+    shutil.copystat(entry.path, target_path, follow_symlinks=False)
 
 
 def _remove_view(folder: Path) -> None:

@@ -37,7 +37,7 @@ def restore_files(root: str, files: Iterable[StoredFile]) -> None:
         *folders, name = file.path.split("/")
         with _Folder(root, folders, make=bool(file.mode)) as folder:
             if folder is not None:
-                _write_file(folder, name, file, begun_ns + number * 1000)
+                _restore_file(folder, name, file, begun_ns + number * 1000)
 
 
 class _Folder:
@@ -50,7 +50,7 @@ class _Folder:
         self._held: int | None = os.open(self._root, os.O_RDONLY | os.O_DIRECTORY)
         for name in self._names:
             outer = self._held
-            self._held = self._enter(outer, name)
+            self._held = self._open_subfolder(outer, name)
             os.close(outer)
             if self._held is None:
                 return None
@@ -60,7 +60,7 @@ class _Folder:
         if self._held is not None:
             os.close(self._held)
 
-    def _enter(self, folder: int, name: str) -> int | None:
+    def _open_subfolder(self, folder: int, name: str) -> int | None:
         try:
             return os.open(name, _FOLDER, dir_fd=folder)
         except FileNotFoundError:
@@ -74,10 +74,10 @@ class _Folder:
         return os.open(name, _FOLDER, dir_fd=folder)
 
 
-def _write_file(folder: int, name: str, file: StoredFile, at_ns: int) -> None:
-    _remove(folder, name)
+def _restore_file(folder: int, name: str, file: StoredFile, at_ns: int) -> None:
+    _remove_entry(folder, name)
     if name.endswith(".py"):
-        _remove_compiled(folder, name.removesuffix(".py"))
+        _remove_compiled_python(folder, name.removesuffix(".py"))
     if not file.mode:
         return
     with open(file.data, "rb") as source:  # noqa: PTH123 - a path of the program's own
@@ -92,7 +92,7 @@ def _write_file(folder: int, name: str, file: StoredFile, at_ns: int) -> None:
             os.utime(made.fileno(), ns=(at_ns, at_ns))
 
 
-def _remove(folder: int, name: str) -> None:
+def _remove_entry(folder: int, name: str) -> None:
     try:
         os.unlink(name, dir_fd=folder)
     except FileNotFoundError:
@@ -101,7 +101,7 @@ def _remove(folder: int, name: str) -> None:
         shutil.rmtree(name, dir_fd=folder)
 
 
-def _remove_compiled(folder: int, stem: str) -> None:
+def _remove_compiled_python(folder: int, stem: str) -> None:
     """Remove what Python compiled of today's file: it compares whole seconds and sizes only."""
     with suppress(OSError):
         cache = os.open("__pycache__", _FOLDER, dir_fd=folder)
@@ -118,10 +118,10 @@ _PRIVATE = 0x4000 | 0x40000  # MS_REC | MS_PRIVATE
 _C = ctypes.CDLL(None, use_errno=True)
 
 
-def main(plan: str, *command: str) -> NoReturn:
+def main(plan_file: str, *command: str) -> NoReturn:
     """Enter the view that a file plans and run the command, if any; exits with 125 and a line if there can't be one."""
     try:
-        with open(plan, encoding="utf-8") as file:  # noqa: PTH123 - starts in milliseconds without pathlib
+        with open(plan_file, encoding="utf-8") as file:  # noqa: PTH123 - starts in milliseconds without pathlib
             view = json.load(file)
         _enter_namespaces()
         for root, upper, work in view["folders"]:
@@ -164,6 +164,6 @@ def _mount(source: bytes, target: str, kind: bytes, options: str) -> None:
         raise _last_os_error(f"mount {kind.decode()}")
 
 
-def _last_os_error(what: str) -> OSError:
+def _last_os_error(action: str) -> OSError:
     number = ctypes.get_errno()
-    return OSError(number, f"{what}: {os.strerror(number)}")
+    return OSError(number, f"{action}: {os.strerror(number)}")

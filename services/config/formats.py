@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NoReturn, cast
 
 from interlock.services.files.disk import make_private_directory, read_file, read_text_file
-from interlock.services.files.filesystem import is_file, lock_folder, replace_file
+from interlock.services.files.filesystem import is_file, lock_folder, replace_private_file_locked
 from interlock.state.errors import ConfigError
 from interlock.state.names import ADDRESSES
 
@@ -23,7 +23,7 @@ _NOT_NEWLINE = re.compile(r"[^\n\r]")
 def parse_json_with_comments(text: str) -> object:
     """Parse JSON with comments. Raises `json.JSONDecodeError` with the position in `text`, or plain `ValueError`."""
     try:
-        return json.loads(_blank_comments(text), parse_constant=_refuse_constant)
+        return json.loads(_blank_comments(text), parse_constant=_reject_json_constant)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
 
@@ -50,7 +50,7 @@ def _blank_comments(text: str) -> str:
     return "".join([*pieces, text[end:]])
 
 
-def _refuse_constant(name: str) -> NoReturn:
+def _reject_json_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not JSON")
 
 
@@ -65,7 +65,7 @@ def parse_yaml(text: str) -> object:
     import yaml
 
     try:
-        _reject_yaml_features(cast("Iterable[object]", yaml.parse(text)))  # pyright: ignore[reportUnknownMemberType]
+        _reject_aliases_and_deep_nesting(cast("Iterable[object]", yaml.parse(text)))  # pyright: ignore[reportUnknownMemberType]
         return yaml.safe_load(text)
     except yaml.YAMLError as error:
         raise ValueError(f"no YAML: {' '.join(str(error).split())}") from error
@@ -87,7 +87,7 @@ def split_front_matter(
     return cast(Mapping[str, Any], front), parts[2]
 
 
-def _reject_yaml_features(events: Iterable[object]) -> None:
+def _reject_aliases_and_deep_nesting(events: Iterable[object]) -> None:
     import yaml
 
     depth = 0
@@ -173,7 +173,7 @@ def _drop_mismatched_keys(
 
 
 @contextmanager
-def _locked_text(file: Path) -> Generator[tuple[Path, str]]:
+def _lock_and_read_text(file: Path) -> Generator[tuple[Path, str]]:
     """Yield the file that a link leads to, and its text, locked against other writers. Raises `ConfigError`."""
     real = Path(os.path.realpath(file))
     try:
@@ -191,10 +191,12 @@ def edit_json_settings(file: Path, changed_key: str) -> Generator[Any]:
     Raises `ConfigError`.
     """
     try:
-        with _locked_text(file) as (real, text):
+        with _lock_and_read_text(file) as (real, text):
             data = _parse_plain_json(text or "{}")
             yield data
-            replace_file(real, (json.dumps(data, indent=2, ensure_ascii=False) + "\n").encode())
+            replace_private_file_locked(
+                real, (json.dumps(data, indent=2, ensure_ascii=False) + "\n").encode()
+            )
     except ValueError:
         raise ConfigError(
             f"{file}: isn't plain JSON; comments in it would be lost. Change it by hand, below {changed_key}."
@@ -213,14 +215,14 @@ def write_dotenv_variables(file: Path, values: Mapping[str, str], removed: Set[s
     from dotenv.parser import parse_stream
 
     try:
-        with _locked_text(file) as (real, text):
+        with _lock_and_read_text(file) as (real, text):
             bindings = parse_stream(StringIO(text))
             kept = "".join(
                 b.original.string for b in bindings if b.key not in values and b.key not in removed
             )
             kept += "\n" if kept and not kept.endswith("\n") else ""
             new = "".join(f"{name}={_quote_value(value)}\n" for name, value in values.items())
-            replace_file(real, (kept + new).encode())
+            replace_private_file_locked(real, (kept + new).encode())
     except UnicodeDecodeError:
         raise ConfigError(f"{file}: isn't UTF-8. Save it as UTF-8, or change it by hand.") from None
 

@@ -15,7 +15,7 @@ from interlock.services.config.formats import parse_json_with_comments
 from interlock.services.files.disk import read_file
 from interlock.services.files.protected import SETTINGS_FOLDERS
 from interlock.services.files.stamps import path_exists, real_path
-from interlock.state.entry_points import has_part, missing_room_line
+from interlock.state.entry_points import is_part_installed, missing_folder_line
 from interlock.state.errors import ConfigError
 from interlock.state.names import ALIASES, GEMINI_KEYS, TIERS, guess_provider
 from interlock.state.settings import ModelSettings, Settings
@@ -85,10 +85,12 @@ def read_settings_file(file: Path, env: Mapping[str, str]) -> SettingsLayer | No
     unset: list[str] = []
     # A hook's command is expanded by the shell that runs it, where a value can't become code.
     expanded = {k: v if k == "hooks" else expand_variables(v, env, unset) for k, v in data.items()}
-    return build_layer(str(file), expanded, unset)
+    return build_settings_layer(str(file), expanded, unset)
 
 
-def build_layer(source: str, data: Mapping[str, Any], unset: list[str] | None = None) -> SettingsLayer:
+def build_settings_layer(
+    source: str, data: Mapping[str, Any], unset: list[str] | None = None
+) -> SettingsLayer:
     """Normalize keys, collect unknown ones and check types. Raises `ConfigError` naming source and key."""
     unknown: dict[str, str] = {}
     spelled = _normalize_keys(data, Settings, "", unknown)
@@ -265,15 +267,18 @@ def load_settings(
     if trusted:
         layers += _mcp_file_layers(workspace, env, warnings)
     layers += [_drop_user_only_keys(layer, warnings) for file, layer in read if file in project]
-    layers += [build_layer("environment", _settings_from_environment(env)), build_layer(FLAGS, overrides)]
+    layers += [
+        build_settings_layer("environment", _settings_from_environment(env)),
+        build_settings_layer(FLAGS, overrides),
+    ]
     defaults = Settings.model_validate({}).model_dump(by_alias=True)
-    settings = Settings.model_validate(reduce(_merge_data, (layer.data for layer in layers), defaults))
+    settings = Settings.model_validate(reduce(_merge_settings, (layer.data for layer in layers), defaults))
     names = [str(layer.data.get("model", {}).get("name") or "auto") for layer in reversed(layers)]
-    model, said = with_vendor_aliases(settings.model, names, env)
+    model, said = apply_vendor_aliases(settings.model, names, env)
     changed: dict[str, Any] = {"model": model}
-    if settings.mcp_servers and not has_part("mcp"):
+    if settings.mcp_servers and not is_part_installed("mcp"):
         changed["mcp_servers"] = {}
-        warnings.append(missing_room_line("mcpServers need", "services/mcp"))
+        warnings.append(missing_folder_line("mcpServers need", "services/mcp"))
     return LoadedSettings(
         settings=settings.model_copy(update=changed),
         files=[file for file, _ in read],
@@ -330,12 +335,12 @@ def _hook_layers(layers: list[SettingsLayer], project: Collection[str]) -> list[
     ]
 
 
-def _merge_data(old: dict[str, Any], new: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+def _merge_settings(old: dict[str, Any], new: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     merged = dict(old)
     for key, value in new.items():
         before: Any = old.get(key)
         if isinstance(before, dict) and isinstance(value, dict) and prefix != _SERVERS:
-            merged[key] = _merge_data(
+            merged[key] = _merge_settings(
                 cast(dict[str, Any], before), cast(dict[str, Any], value), f"{prefix}{key}."
             )
         elif prefix + key in _JOINED:
@@ -364,7 +369,7 @@ def _mcp_file_layers(workspace: Path, env: Mapping[str, str], warnings: list[str
                 server = _convert_roo_server(cast(dict[str, Any], server), workspace)
             try:
                 one = {"mcpServers": {name: expand_variables(server, env, unset)}}
-                layer = build_layer(str(file), one)
+                layer = build_settings_layer(str(file), one)
             except ConfigError as error:
                 warnings.append(f"{error} The server is ignored.")
                 continue
@@ -418,7 +423,7 @@ _ANY = ("auto", *ALIASES)
 """Names that say how large the model is, and not whose."""
 
 
-def with_vendor_aliases(
+def apply_vendor_aliases(
     model: ModelSettings, names: Sequence[str], env: Mapping[str, str]
 ) -> tuple[ModelSettings, str]:
     """Return the settings with `pro` and `flash` of the default vendor, and what to say about it (empty: nothing).
@@ -452,11 +457,11 @@ def _vendor_of_model(model: ModelSettings, name: str) -> str:
 
 def _first_vendor_with_key(env: Mapping[str, str]) -> str:
     for vendor, keys in _KEYS.items():
-        if any(env.get(key) for key in keys) and not _is_key_of_compatible_server(vendor, env):
+        if any(env.get(key) for key in keys) and not _is_compatible_server_key(vendor, env):
             return vendor
     return "gemini"
 
 
-def _is_key_of_compatible_server(vendor: str, env: Mapping[str, str]) -> bool:
+def _is_compatible_server_key(vendor: str, env: Mapping[str, str]) -> bool:
     """Return whether OpenAI's key is one for a server of other models, such as llama.cpp."""
     return vendor == "openai" and env.get("OPENAI_BASE_URL", "").startswith("http://")

@@ -16,15 +16,15 @@ from pydantic import AfterValidator, BaseModel, JsonValue, ValidationError
 from interlock.services.config.formats import parse_yaml, split_front_matter
 from interlock.services.config.settings import FOLDERS
 from interlock.services.context.memory import (
-    first_memory_problem,
-    load_memory,
-    load_rule_folder,
-    load_rules,
+    first_omission_in_memory,
+    load_all_memory_files,
+    load_folder_rules,
+    load_rule_files,
     resolve_in_roots,
 )
-from interlock.services.files.filesystem import UnreadableError, read_text
+from interlock.services.files.filesystem import UnreadableError, read_truncated_text
 from interlock.services.files.protected import RULES
-from interlock.services.files.stamps import list_matching, record_read
+from interlock.services.files.stamps import glob_paths, record_read
 from interlock.state.calls import ToolError, ToolResult
 from interlock.state.command import MOST_PIECES, split_template
 from interlock.state.context import IGNORE_FILE, Commands, CustomCommand, RuleFile
@@ -88,7 +88,7 @@ def select_agent_tools(definition: AgentDefinition, tools: Mapping[str, Tool], d
         wanted = {n if n in tools else ALIASES.get(n, n) for n in definition.tools}
         chosen = [n for n in tools if n in wanted and n not in never]
     end, schema = COMPLETE_TASK, definition.output_schema
-    end = end if schema is None else replace(end, args=_build_report_args(schema))
+    end = end if schema is None else replace(end, args=_build_report_args_model(schema))
     return {**{name: tools[name] for name in chosen}, "complete_task": end}
 
 
@@ -101,7 +101,7 @@ def can_call_server_tool(definition: AgentDefinition, name: str) -> bool:
     )
 
 
-def _build_report_args(schema: Mapping[str, JsonValue]) -> type[BaseModel]:
+def _build_report_args_model(schema: Mapping[str, JsonValue]) -> type[BaseModel]:
     """Build an argument model `{report}` validated against a JSON Schema and declared to the model with it."""
 
     def validate_report(report: Any) -> Any:
@@ -173,15 +173,15 @@ def _describe_error(error: Exception) -> str:
     return f"{' '.join(str(error).split())}."
 
 
-def _list_in_settings_folders(pattern: str, base: Path) -> list[Path]:
+def _list_files_in_settings_folders(pattern: str, base: Path) -> list[Path]:
     """List matching files of one home or project, in ascending precedence."""
-    return [path for folder in FOLDERS for path in list_matching(base / folder, pattern)]
+    return [path for folder in FOLDERS for path in glob_paths(base / folder, pattern)]
 
 
 def load_agents(root: Path, home: Path, trusted: bool) -> Loaded[AgentDefinition]:
     """Load agents; users' definitions override the built-in ones."""
     found, broken = _load_definitions(
-        partial(_list_in_settings_folders, "agents/*.md"), _read_agent, root, home, trusted
+        partial(_list_files_in_settings_folders, "agents/*.md"), _read_agent, root, home, trusted
     )
     problems = [*broken.values()]
     for name, agent in found.items():
@@ -194,11 +194,11 @@ def load_agents(root: Path, home: Path, trusted: bool) -> Loaded[AgentDefinition
             f"{agent.source}: agent {name!r} names {t!r}, no tool here.{did_you_mean(t, [*TOOLS])}"
             for t in odd
         ]
-    return {**_load_shipped_agents(), **found}, problems
+    return {**_load_builtin_agents(), **found}, problems
 
 
 @cache
-def _load_shipped_agents() -> Mapping[str, AgentDefinition]:
+def _load_builtin_agents() -> Mapping[str, AgentDefinition]:
     found: dict[str, AgentDefinition] = {}
     for path in sorted(Path(__file__).parent.glob("*.md")):
         definition = _read_definition(path, tomllib.loads).model_copy(update={"source": BUILT_IN})
@@ -242,7 +242,7 @@ class Skill(NamedTuple):
 
 def load_skills(root: Path, home: Path, trusted: bool) -> Loaded[Skill]:
     found, broken = _load_definitions(
-        partial(_list_in_settings_folders, f"skills/*/{NAME}"), _read_skill, root, home, trusted
+        partial(_list_files_in_settings_folders, f"skills/*/{NAME}"), _read_skill, root, home, trusted
     )
     return found, [*broken.values()]
 
@@ -276,7 +276,7 @@ async def _activate_skill(skills: Mapping[str, Skill], args: ActivateSkillArgs, 
     folder, name = Path(os.path.realpath(skill.folder)), args.file or NAME
     try:
         real, top = resolve_in_roots(folder / name, [folder])
-        text = replace_surrogates(read_text(real, _LARGEST, top))
+        text = replace_surrogates(read_truncated_text(real, _LARGEST, top))
     except UnreadableError as error:
         raise ToolError(
             "no_skill_file", f"{name!r} of skill {skill.name!r} can't be read: {error}."
@@ -292,7 +292,7 @@ def _describe_other_skill_files(folder: Path) -> str:
     return f"\n[Other files of this skill, in {folder}: {', '.join(names)}]" if names else ""
 
 
-command_files = partial(_list_in_settings_folders, "commands/**/*.toml")
+command_files = partial(_list_files_in_settings_folders, "commands/**/*.toml")
 
 
 def load_commands(root: Path, home: Path, trusted: bool) -> Commands:
@@ -340,63 +340,69 @@ class FoundFile(NamedTuple):
     """What it is, or why it isn't used; shown to people."""
 
 
-def find_agent_files(
-    root: Path, home: Path, names: Sequence[str], modes: Collection[str], trusted: bool
+def find_instruction_files(
+    root: Path, home: Path, memory_names: Sequence[str], mode_slugs: Collection[str], trusted: bool
 ) -> Iterator[FoundFile]:
-    """List the agent files found, in a fixed order, without side effects; `modes`: slugs of existing modes."""
-    yield from _find_memory(root, home, names)
-    yield from _find_commands(root, home, trusted)
+    """List the agent files found, in a fixed order, without side effects; `mode_slugs`: slugs of existing modes."""
+    yield from _find_memory_files(root, home, memory_names)
+    yield from _find_command_files(root, home, trusted)
     for name in _IGNORE:
         if (root / name).is_file():
             yield FoundFile(True, "ignore", f"{name}: kept from tools and references")
-    yield from _find_rules(root, home, modes)
+    yield from _find_rule_files(root, home, mode_slugs)
     for path in sorted((root / ".roo").glob(f"{_PROMPT}*")):
         name = path.relative_to(root).as_posix()
-        problem = _unknown_mode_note(path.name.removeprefix(_PROMPT), modes) or (
+        problem = _unknown_mode_problem(path.name.removeprefix(_PROMPT), mode_slugs) or (
             "" if trusted else _UNTRUSTED
         )
         what = f"not used; {problem}" if problem else "in place of the mode's system prompt"
         yield FoundFile(not problem, "prompt", f"{name}: {what}")
 
 
-def _find_rules(root: Path, home: Path, modes: Collection[str]) -> Iterator[FoundFile]:
+def _find_rule_files(root: Path, home: Path, mode_slugs: Collection[str]) -> Iterator[FoundFile]:
     """List the rules for each mode that has any, then those for all modes."""
     places = [base / ".roo" / "rules" for base in dict.fromkeys((home, root))]
     places += [root / name for name in RULES]
     slugs = {path.name.partition("-")[2] for p in places for path in p.parent.glob(f"{p.name}-*")}
     used: set[str] = set()
     for slug in (*sorted(slugs), ""):
-        files = load_rule_folder(f"-{slug}", root, home) if slug else load_rules(root, home, "")
+        files = load_folder_rules(f"-{slug}", root, home) if slug else load_rule_files(root, home, "")
         used |= {file.shown for file in files}
-        yield from (_describe_rule(file, slug, modes) for file in files if file.shown != IGNORE_FILE)
+        yield from (
+            _describe_rule_file(file, slug, mode_slugs) for file in files if file.shown != IGNORE_FILE
+        )
     for name in (f"{name}{suffix}" for suffix in ("", *(f"-{s}" for s in sorted(slugs))) for name in RULES):
         if name not in used and (root / name).is_file():
             yield FoundFile(False, "rules", f"{name}: not used; there are rules that come before it")
 
 
-def _describe_rule(file: RuleFile, slug: str, modes: Collection[str]) -> FoundFile:
-    if problem := _unknown_mode_note(slug, modes) or file.problem or ("" if file.text else "it is empty"):
+def _describe_rule_file(file: RuleFile, mode_slug: str, known_slugs: Collection[str]) -> FoundFile:
+    if (
+        problem := _unknown_mode_problem(mode_slug, known_slugs)
+        or file.problem
+        or ("" if file.text else "it is empty")
+    ):
         return FoundFile(False, "rules", f"{file.shown}: not used; {problem}")
-    where = f"mode {slug} of the task loop" if slug else "every mode of the task loop"
+    where = f"mode {mode_slug} of the task loop" if mode_slug else "every mode of the task loop"
     return FoundFile(True, "rules", f"{file.shown}: {where}, about {estimate_tokens(file.text):,} tokens")
 
 
-def _unknown_mode_note(slug: str, modes: Collection[str]) -> str:
-    return "" if not slug or slug in modes else f"unknown mode {slug!r}"
+def _unknown_mode_problem(mode_slug: str, known_slugs: Collection[str]) -> str:
+    return "" if not mode_slug or mode_slug in known_slugs else f"unknown mode {mode_slug!r}"
 
 
-def _find_memory(root: Path, home: Path, names: Sequence[str]) -> Iterator[FoundFile]:
-    files = load_memory(roots=[root], home=home, names=names)
+def _find_memory_files(root: Path, home: Path, names: Sequence[str]) -> Iterator[FoundFile]:
+    files = load_all_memory_files(roots=[root], home=home, names=names)
     for file in files:
         size = f"{file.level}, about {estimate_tokens(file.text):,} tokens"
-        problem = first_memory_problem(file.text)
+        problem = first_omission_in_memory(file.text)
         yield FoundFile(not problem, "memory", f"{file.path}: {size}{f'; {problem}' if problem else ''}")
     for name in _MEMORY:
         if name not in names and (root / name).is_file():
             yield FoundFile(False, "memory", f"{name}: not used; context.fileName names {', '.join(names)}")
 
 
-def _find_commands(root: Path, home: Path, trusted: bool) -> Iterator[FoundFile]:
+def _find_command_files(root: Path, home: Path, trusted: bool) -> Iterator[FoundFile]:
     commands = load_commands(root, home, trusted)
     yield from (FoundFile(False, "commands", problem) for problem in commands.broken.values())
     if commands.usable:

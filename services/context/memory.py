@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from interlock.services.config.settings import FOLDERS
-from interlock.services.files.filesystem import UnreadableError, is_file, read_text
-from interlock.services.files.protected import RULES, first_private_name, resolve_links, to_intended_path
+from interlock.services.files.filesystem import UnreadableError, is_file, read_truncated_text
+from interlock.services.files.protected import RULES, find_private_name, resolve_links, to_absolute_path
 from interlock.services.files.stamps import path_exists, real_path
 from interlock.state.context import AGENT_FILES, IGNORE_FILE, RuleFile
 from interlock.state.text import replace_surrogates
@@ -43,7 +43,7 @@ class ImportExpansion:
         real, root = resolve_in_roots(file, self.roots)
         if real in self.seen:
             raise UnreadableError("already included above")
-        text = read_text(real, max(self.left, 0), root)
+        text = read_truncated_text(real, max(self.left, 0), root)
         self.left -= len(text.encode())
         self.seen.add(real)
         pieces: list[str] = []
@@ -80,7 +80,7 @@ def resolve_in_roots(file: Path, roots: Sequence[Path]) -> tuple[Path, Path]:
     if root is None:
         raise UnreadableError("outside the project")
     # Files that tools may not read can't be imported either.
-    if first_private_name(real.relative_to(root).parts):
+    if find_private_name(real.relative_to(root).parts):
         raise UnreadableError("may hold secrets")
     return real, root
 
@@ -139,7 +139,7 @@ def _markdown_parser() -> "MarkdownIt":
 _PROBLEM = re.compile(r"(@\S+ )?<!-- (not (?:read|imported): .*?) -->|^\[(Cut here: .*?)\]$", re.MULTILINE)
 
 
-def first_memory_problem(text: str) -> str:
+def first_omission_in_memory(text: str) -> str:
     """Return the first omission noted in a memory file's text, or an empty string."""
     found = _PROBLEM.search(text)
     return f"{found[1] or ''}{found[2] or found[3]}" if found else ""
@@ -162,12 +162,12 @@ class MemoryFile:
     """The real paths of the file and its imports."""
 
 
-def load_memory(*, roots: Sequence[Path], home: Path, names: Sequence[str]) -> list[MemoryFile]:
+def load_all_memory_files(*, roots: Sequence[Path], home: Path, names: Sequence[str]) -> list[MemoryFile]:
     """Load global files, then each root's from its git root down (nearest last); each real file only once."""
     seen: set[Path] = set()
     found: list[MemoryFile] = []
     left = TOTAL_LIMIT
-    for path, top, level in _memory_candidates(roots, home, names):
+    for path, top, level in _candidate_memory_files(roots, home, names):
         real = real_path(path)
         if real in seen or not is_file(real):
             continue
@@ -182,10 +182,10 @@ def load_memory(*, roots: Sequence[Path], home: Path, names: Sequence[str]) -> l
     return found
 
 
-def find_memory_down_to(path: str, workspace: Workspace, names: Sequence[str]) -> Iterator[Path]:
+def find_nested_memory_files(path: str, workspace: Workspace, names: Sequence[str]) -> Iterator[Path]:
     """Yield memory files below a workspace root, down to `path`; the root's own are already loaded."""
     try:
-        real = resolve_links(to_intended_path(path, workspace.root))
+        real = resolve_links(to_absolute_path(path, workspace.root))
         root = next((r for r in workspace.roots if real.is_relative_to(r)), real)
         way = accumulate(real.relative_to(root).parts, os.path.join, initial=str(root))
         tried = (os.path.join(folder, name) for folder in islice(way, 1, None) for name in names)  # noqa: PTH118 - each call that names a file pays for it
@@ -197,7 +197,7 @@ def find_memory_down_to(path: str, workspace: Workspace, names: Sequence[str]) -
     yield from (file for file in found if not workspace.is_ignored(file))
 
 
-def read_memory(file: Path, roots: Sequence[Path]) -> str:
+def read_memory_file(file: Path, roots: Sequence[Path]) -> str:
     """Read one file with its imports, which must stay in the workspace."""
     return _read_with_imports(file, ImportExpansion(tuple(roots), FILE_LIMIT))
 
@@ -207,7 +207,7 @@ def find_git_root(directory: Path) -> Path | None:
     return next((d for d in (directory, *directory.parents) if path_exists(d / ".git")), None)
 
 
-def _memory_candidates(
+def _candidate_memory_files(
     roots: Sequence[Path], home: Path, names: Sequence[str]
 ) -> Iterator[tuple[Path, Path, Literal["global", "project"]]]:
     for folder in FOLDERS:
@@ -221,11 +221,11 @@ def _memory_candidates(
                 yield directory / name, real_path(top), "project"
 
 
-def _read_with_imports(path: Path, imports: ImportExpansion) -> str:
-    if imports.left <= 0:
+def _read_with_imports(path: Path, expansion: ImportExpansion) -> str:
+    if expansion.left <= 0:
         return f"<!-- not read: the memory files before it hold {TOTAL_LIMIT:,} bytes already -->"
     try:
-        return imports.expand_file(path).strip()
+        return expansion.expand_file(path).strip()
     except UnreadableError as error:
         return f"<!-- not read: {error} -->"
 
@@ -241,13 +241,13 @@ _NO_RULES = (
 """Suffixes of files that editors and systems leave behind (Roo Code: the same)."""
 
 
-def load_rules(root: Path, home: Path, mode: str, *, use_agent_files: bool = True) -> list[RuleFile]:
+def load_rule_files(root: Path, home: Path, mode: str, *, use_agent_files: bool = True) -> list[RuleFile]:
     """Load rules in the order shown to the model: the mode's, the ignore file, AGENTS.md, those for all modes."""
     files = [
-        *(load_rule_folder(f"-{mode}", root, home) if mode else ()),
+        *(load_folder_rules(f"-{mode}", root, home) if mode else ()),
         *_read_rules_until_non_empty(root, (IGNORE_FILE,)),
         *_read_rules_until_non_empty(root, AGENT_FILES if use_agent_files else ()),
-        *load_rule_folder("", root, home),
+        *load_folder_rules("", root, home),
     ]
     left = TOTAL_LIMIT
     kept: list[RuleFile] = []
@@ -260,13 +260,13 @@ def load_rules(root: Path, home: Path, mode: str, *, use_agent_files: bool = Tru
     return kept
 
 
-def load_rule_folder(suffix: str, root: Path, home: Path) -> list[RuleFile]:
+def load_folder_rules(suffix: str, root: Path, home: Path) -> list[RuleFile]:
     """Load rules from the user's and the project's folder; if neither has any, from the first non-empty single file."""
     found: list[RuleFile] = []
     for base in dict.fromkeys((home, root)):
         files = islice(_list_files_below(base / ".roo" / f"rules{suffix}", 0, set()), _MOST)
         ordered = sorted(files, key=lambda p: (p.name.casefold(), str(p)))
-        found += [_read_rule(path, base, in_home=base != root) for path in ordered]
+        found += [_read_rule_file(path, base, in_home=base != root) for path in ordered]
     if any(file.text for file in found):
         return found
     return [*found, *_read_rules_until_non_empty(root, [f"{name}{suffix}" for name in RULES])]
@@ -276,7 +276,7 @@ def _read_rules_until_non_empty(root: Path, names: Sequence[str]) -> Iterator[Ru
     """Yield files up to and including the first non-empty one."""
     for name in names:
         if is_file(root / name):
-            file = _read_rule(root / name, root, in_home=False)
+            file = _read_rule_file(root / name, root, in_home=False)
             yield file
             if file.text:
                 return
@@ -307,7 +307,7 @@ def is_directory(entry: os.DirEntry[str], *, follow_symlinks: bool) -> bool:
         return False
 
 
-def _read_rule(path: Path, base: Path, *, in_home: bool) -> RuleFile:
+def _read_rule_file(path: Path, base: Path, *, in_home: bool) -> RuleFile:
     """Read one rule file. Users may link anything into their own folder; a project's link must not lead outside it."""
     name = path.relative_to(base).as_posix()
     shown = f"~/{name}" if in_home else name
@@ -319,12 +319,12 @@ def _read_rule(path: Path, base: Path, *, in_home: bool) -> RuleFile:
         allowed.append(Path(os.path.realpath(path)).parent)
     try:
         real, top = resolve_in_roots(path, allowed)
-        return RuleFile(shown, replace_surrogates(read_text(real, FILE_LIMIT, top)).strip())
+        return RuleFile(shown, replace_surrogates(read_truncated_text(real, FILE_LIMIT, top)).strip())
     except UnreadableError as error:
         return RuleFile(shown, "", str(error))
 
 
-def system_prompt_file(env: Mapping[str, str], workspace: Path, home: Path) -> Path | None:
+def configured_system_prompt_file(env: Mapping[str, str], workspace: Path, home: Path) -> Path | None:
     """Return the file named by GEMINI_SYSTEM_MD (1 or true: `.gemini/system.md`)."""
     value = env.get("GEMINI_SYSTEM_MD", "").strip()
     if value.lower() in ("", "0", "false"):

@@ -65,12 +65,12 @@ def resolve_references(stop: StopFlag, prompt: str, workspace: Workspace) -> lis
         if len(found) == MOST_REFERENCES:
             found.append(Reference(path, "left out", f"more than {MOST_REFERENCES} references in one prompt"))
             break
-        if reference := to_reference(path, workspace, budget, stop):
+        if reference := try_resolve_reference(path, workspace, budget, stop):
             found.append(reference)
     return found
 
 
-def build_attachments(paths: Sequence[Path], texts: Sequence[tuple[str, str]] = ()) -> list[Part]:
+def build_attachment_parts(paths: Sequence[Path], named_texts: Sequence[tuple[str, str]] = ()) -> list[Part]:
     """Build parts from files named by the user, anywhere on disk, and from named texts. Raises `InputError` naming an
     unusable file."""
     budget = _AttachmentBudget()
@@ -80,31 +80,33 @@ def build_attachments(paths: Sequence[Path], texts: Sequence[tuple[str, str]] = 
             data = path.read_bytes()
         except OSError as error:
             raise InputError(f"--attach {str(path)!r} can't be read: {error.strerror}.", "attach") from None
-        found = _to_media_reference(path.name, data, budget) or _to_text_reference(path.name, data, budget)
+        found = _to_media_reference(path.name, data, budget) or _decode_text_reference(
+            path.name, data, budget
+        )
         if not found.parts:
             raise InputError(f"--attach {str(path)!r}: {found.reason}", "attach")
         parts += found.parts
-    for name, text in texts:
-        parts += _to_text_reference(name, text.encode(errors="replace"), budget).parts
+    for name, text in named_texts:
+        parts += _decode_text_reference(name, text.encode(errors="replace"), budget).parts
     return parts
 
 
-def _to_text_reference(name: str, data: bytes, budget: _AttachmentBudget) -> Reference:
+def _decode_text_reference(name: str, data: bytes, budget: _AttachmentBudget) -> Reference:
     file = decode_text_file(data)
     if file is None:
         return Reference(name, "refused", binary_file_notice(name, len(data)))
-    part = cut_page(file.text, most_chars=max(budget.chars, 1))
+    part = cut_page(file.text, max_chars=max(budget.chars, 1))
     budget.chars -= len(part.text)
-    return _text_reference(name, f"--- {name} ---\n\n{omitted_lines_heading(part)}{part.text}", "file")
+    return _build_text_reference(name, f"--- {name} ---\n\n{omitted_lines_heading(part)}{part.text}", "file")
 
 
-def resolve_path(stop: StopFlag, path: str, workspace: Workspace) -> Reference:
+def resolve_reference(stop: StopFlag, path: str, workspace: Workspace) -> Reference:
     """Resolve a single path."""
-    found = to_reference(path, workspace, _AttachmentBudget(), stop)
+    found = try_resolve_reference(path, workspace, _AttachmentBudget(), stop)
     return found or Reference(path, "missing", f"No file {path!r}.")
 
 
-def to_reference(
+def try_resolve_reference(
     path: str, workspace: Workspace, budget: "_AttachmentBudget", stop: StopFlag
 ) -> Reference | None:
     try:
@@ -115,9 +117,9 @@ def to_reference(
     if kind == "missing" and not has_glob_characters(path):
         if not _FILE_LIKE.search(path):
             return None
-        elsewhere = _find_files_by_path_end(path, workspace, stop)
+        elsewhere = _find_files_by_path_suffix(path, workspace, stop)
         if len(elsewhere) == 1:
-            return to_reference(elsewhere[0], workspace, budget, stop)
+            return try_resolve_reference(elsewhere[0], workspace, budget, stop)
         return Reference(path, "missing", _missing_file_message(path, elsewhere, workspace, real))
     shown = workspace.display_path(real) if kind != "missing" else path
     if shown in budget.seen:
@@ -133,7 +135,7 @@ def to_reference(
     return _read_reference(stop, path, real, workspace, budget)
 
 
-def _find_files_by_path_end(path: str, workspace: Workspace, stop: StopFlag) -> list[str]:
+def _find_files_by_path_suffix(path: str, workspace: Workspace, stop: StopFlag) -> list[str]:
     """Return the files that git doesn't ignore whose path ends with this one: `@login.py` means `auth/login.py`."""
     ending = "/" + "/".join(part for part in Path(path).parts if part not in (".", "/"))
     files = (
@@ -142,31 +144,31 @@ def _find_files_by_path_end(path: str, workspace: Workspace, stop: StopFlag) -> 
     return sorted(workspace.display_path(Path(file)) for file in files if file.endswith(ending))
 
 
-def _missing_file_message(path: str, candidates: Sequence[str], workspace: Workspace, real: Path) -> str:
+def _missing_file_message(path: str, candidates: Sequence[str], workspace: Workspace, real_path: Path) -> str:
     if not candidates:
-        return str(to_tool_error(workspace, real, FileNotFoundError()))
+        return str(to_tool_error(workspace, real_path, FileNotFoundError()))
     more = f" and {len(candidates) - MOST_CANDIDATES} more" if len(candidates) > MOST_CANDIDATES else ""
     names = ", ".join(map(repr, candidates[:MOST_CANDIDATES]))
     return f"{path!r} could be {names}{more}: write more of the path."
 
 
-def _to_media_reference(shown: str, data: bytes, budget: _AttachmentBudget) -> Reference | None:
+def _to_media_reference(display_name: str, data: bytes, budget: _AttachmentBudget) -> Reference | None:
     """Return an image or PDF as a reference, or None for other files."""
-    part = to_media_part(shown, data)
+    part = to_media_part(display_name, data)
     if isinstance(part, str):
-        return Reference(shown, "refused", part)
+        return Reference(display_name, "refused", part)
     if not isinstance(part, DataPart):
         return None
     if len(data) > budget.media:
-        return Reference(shown, "left out", f"the prompt's pictures hold {MOST_MEDIA} bytes already")
+        return Reference(display_name, "left out", f"the prompt's pictures hold {MOST_MEDIA} bytes already")
     budget.media -= len(data)
     status = "image" if part.type == "image" else "pdf"
-    text = TextPart(text=media_placeholder(shown, part, len(data)) + "\n")
-    return Reference(shown, status, f"{len(data)} bytes", (text, part))
+    text = TextPart(text=media_placeholder(display_name, part, len(data)) + "\n")
+    return Reference(display_name, status, f"{len(data)} bytes", (text, part))
 
 
 def _read_reference(
-    stop: StopFlag, path: str, real: Path, workspace: Workspace, budget: _AttachmentBudget
+    stop: StopFlag, path: str, real_path: Path, workspace: Workspace, budget: _AttachmentBudget
 ) -> Reference:
     if budget.chars < MOST_COLUMNS:  # not even a line would fit
         return Reference(path, "left out", f"the files before it hold {MOST_CHARS:,} characters already")
@@ -175,12 +177,12 @@ def _read_reference(
     except ToolError as problem:
         return Reference(path, "refused" if problem.kind == "path_refused" else "missing", str(problem))
     budget.chars -= len(result.content)
-    kind = "directory" if path_kind(workspace, real) == "directory" else "file"
-    reference = _text_reference(path, result.content, kind)
+    kind = "directory" if path_kind(workspace, real_path) == "directory" else "file"
+    reference = _build_text_reference(path, result.content, kind)
     return Reference(path, reference.status, str(result.meta.get("summary", "")), reference.parts)
 
 
-def _text_reference(path: str, text: str, status: str) -> Reference:
+def _build_text_reference(path: str, text: str, status: str) -> Reference:
     return Reference(
         path, status, f"{len(text)} characters", (TextPart(text=replace_surrogates(text) + "\n"),)
     )

@@ -18,16 +18,16 @@ from typing import Any, cast
 
 from interlock.services.context.definitions import load_commands
 from interlock.services.context.memory import (
+    configured_system_prompt_file,
     find_git_root,
-    find_memory_down_to,
-    first_memory_problem,
+    find_nested_memory_files,
+    first_omission_in_memory,
     is_directory,
-    load_memory,
-    load_rules,
-    read_memory,
-    system_prompt_file,
+    load_all_memory_files,
+    load_rule_files,
+    read_memory_file,
 )
-from interlock.services.context.references import resolve_path, resolve_references
+from interlock.services.context.references import resolve_reference, resolve_references
 from interlock.services.files.disk import read_text_file
 from interlock.services.files.ignore import is_generated_folder
 from interlock.services.secrets.environment import tool_environment
@@ -58,11 +58,11 @@ _SECONDS = 2.0
 """After this time no more directories are opened: a slow file system must not hold up the first request."""
 _HIDDEN = frozenset({".git"})
 
-IgnoredIn = Callable[[Path], Callable[[str, bool], bool]]
-"""Same as `Workspace.ignore_test_for`."""
+IgnoreTestFactory = Callable[[Path], Callable[[str, bool], bool]]
+"""Same as `Workspace.make_ignore_test`."""
 
 
-def list_tree(root: Path, ignored_in: IgnoredIn, limit: int = ENTRIES) -> str:
+def format_directory_tree(root: Path, make_ignore_test: IgnoreTestFactory, limit: int = ENTRIES) -> str:
     """List names below `root`, indented; links aren't followed, and `…` marks omissions, such as the content of folders
     that a build made (`is_made`)."""
     end = monotonic() + _SECONDS
@@ -77,7 +77,7 @@ def list_tree(root: Path, ignored_in: IgnoredIn, limit: int = ENTRIES) -> str:
         names = {e.name for e in found}
         if directory != root and is_generated_folder(directory.name, beside, names):
             continue
-        ignored = ignored_in(directory)
+        ignored = make_ignore_test(directory)
         # Links are followed: patterns for directories match links to them too.
         kept = [e for e in found if e.name not in _HIDDEN]
         entries = [e for e in kept if not ignored(e.name, is_directory(e, follow_symlinks=True))]
@@ -90,7 +90,7 @@ def list_tree(root: Path, ignored_in: IgnoredIn, limit: int = ENTRIES) -> str:
             if is_directory(e, follow_symlinks=False) and not is_generated_folder(e.name, names, ())
         )
         queue.extend((Path(e.path), names) for e in inner)
-    return "\n".join(_format_lines(root, shown, omitted, "")) or "(empty)"
+    return "\n".join(_format_tree_lines(root, shown, omitted, "")) or "(empty)"
 
 
 def _list_entries(directory: Path, limit: int) -> list[os.DirEntry[str]]:
@@ -106,22 +106,25 @@ def _list_entries(directory: Path, limit: int) -> list[os.DirEntry[str]]:
         return []
 
 
-def _format_lines(
-    directory: Path, shown: dict[Path, list[os.DirEntry[str]]], omitted: dict[Path, int], indent: str
+def _format_tree_lines(
+    directory: Path,
+    entries_by_folder: dict[Path, list[os.DirEntry[str]]],
+    omitted_counts: dict[Path, int],
+    indent: str,
 ) -> list[str]:
     lines: list[str] = []
-    for entry in shown.get(directory, []):
+    for entry in entries_by_folder.get(directory, []):
         # Escaped onto one line: control characters can't disguise a name.
         path, name = Path(entry.path), entry.name if entry.name.isprintable() else ascii(entry.name)
         if not is_directory(entry, follow_symlinks=False):
             lines.append(indent + name)
-        elif path in shown:
+        elif path in entries_by_folder:
             lines.append(f"{indent}{name}/")
-            lines += _format_lines(path, shown, omitted, indent + "  ")
+            lines += _format_tree_lines(path, entries_by_folder, omitted_counts, indent + "  ")
         else:
             lines.append(f"{indent}{name}/ …")
-    if omitted.get(directory):
-        lines.append(f"{indent}… {omitted[directory]} more")
+    if omitted_counts.get(directory):
+        lines.append(f"{indent}… {omitted_counts[directory]} more")
     return lines
 
 
@@ -156,13 +159,13 @@ class _GitOutput:
     text: str
 
 
-async def summarize_repository(directory: Path, env: Mapping[str, str], seconds: float = SECONDS) -> str:
+async def summarize_repository(directory: Path, env: Mapping[str, str], timeout_s: float = SECONDS) -> str:
     """Summarize the repository in a few lines for the model; reports if git is missing or too slow."""
     clean = {k: v for k, v in env.items() if k not in _REPOSITORY} | _QUIET
     log = _run_git(
-        directory, clean, seconds, "log", "-n5", "--no-show-signature", "--no-color", "--format=%h %s"
+        directory, clean, timeout_s, "log", "-n5", "--no-show-signature", "--no-color", "--format=%h %s"
     )
-    changes, commits = await asyncio.gather(_describe_changes(directory, clean, seconds), log)
+    changes, commits = await asyncio.gather(_describe_git_changes(directory, clean, timeout_s), log)
     if commits is None or changes is None:
         return "(git can't be run)"
     # `git log` fails if there are no commits yet.
@@ -174,9 +177,9 @@ def _git_failure_line(output: _GitOutput) -> str:
     return f"(no status: {output.text.strip() or 'git failed'})"
 
 
-async def _describe_changes(directory: Path, env: Mapping[str, str], seconds: float) -> str | None:
+async def _describe_git_changes(directory: Path, env: Mapping[str, str], timeout_s: float) -> str | None:
     filters = await _run_git(
-        directory, env, seconds, "config", "--show-scope", "--get-regexp", r"^filter\..*\.(clean|process)$"
+        directory, env, timeout_s, "config", "--show-scope", "--get-regexp", r"^filter\..*\.(clean|process)$"
     )
     if filters is None:
         return None
@@ -185,7 +188,7 @@ async def _describe_changes(directory: Path, env: Mapping[str, str], seconds: fl
     if any(not line.startswith(("system\t", "global\t")) for line in filters.text.splitlines()):
         return "(changes not shown: finding them would run filters that this repository configures)"
     status = await _run_git(
-        directory, env, seconds, "status", "--short", "--branch", "--ignore-submodules=all", "--no-renames"
+        directory, env, timeout_s, "status", "--short", "--branch", "--ignore-submodules=all", "--no-renames"
     )
     if status is None:
         return None
@@ -196,7 +199,9 @@ async def _describe_changes(directory: Path, env: Mapping[str, str], seconds: fl
     return "\n".join([branch, *(files[:_LINES] or ["(no changes)"]), *more])
 
 
-async def _run_git(directory: Path, env: Mapping[str, str], seconds: float, *args: str) -> _GitOutput | None:
+async def _run_git(
+    directory: Path, env: Mapping[str, str], timeout_s: float, *args: str
+) -> _GitOutput | None:
     """Run git; None if it can't be started. Reads at most 256 KB of output; kills the process on time-out."""
     try:
         process = await asyncio.create_subprocess_exec(
@@ -214,11 +219,11 @@ async def _run_git(directory: Path, env: Mapping[str, str], seconds: float, *arg
         return None
     assert process.stdout is not None
     try:
-        async with asyncio.timeout(seconds):
-            data = await _read_limited(process.stdout)
+        async with asyncio.timeout(timeout_s):
+            data = await _read_up_to_limit(process.stdout)
             code = 0 if len(data) >= _BYTES else await process.wait()
     except TimeoutError:
-        return _GitOutput(-1, f"git {args[0]} took longer than {seconds:g} s")
+        return _GitOutput(-1, f"git {args[0]} took longer than {timeout_s:g} s")
     finally:
         if process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
@@ -227,7 +232,7 @@ async def _run_git(directory: Path, env: Mapping[str, str], seconds: float, *arg
     return _GitOutput(code, data.decode(errors="replace"))
 
 
-async def _read_limited(stream: asyncio.StreamReader) -> bytes:
+async def _read_up_to_limit(stream: asyncio.StreamReader) -> bytes:
     data = b""
     while len(data) < _BYTES and (chunk := await stream.read(_BYTES - len(data))):
         data += chunk
@@ -239,9 +244,9 @@ _EACH = 20
 """Minimum lines per directory listing, however many directories there are."""
 
 
-def read_system_prompt(env: Mapping[str, str], workspace: Path, home: Path) -> Replacement | None:
+def read_system_prompt_replacement(env: Mapping[str, str], workspace: Path, home: Path) -> Replacement | None:
     """Read the file named by GEMINI_SYSTEM_MD. Raises `ConfigError`."""
-    file = system_prompt_file(env, workspace, home)
+    file = configured_system_prompt_file(env, workspace, home)
     if file is None:
         return None
     try:
@@ -253,7 +258,7 @@ def read_system_prompt(env: Mapping[str, str], workspace: Path, home: Path) -> R
         ) from None
 
 
-def read_mode_prompt(mode: str, workspace: Path, env: Mapping[str, str]) -> Replacement | None:
+def read_mode_prompt_replacement(mode: str, workspace: Path, env: Mapping[str, str]) -> Replacement | None:
     """Read `.roo/system-prompt-MODE`, filling its placeholders; an empty file counts as none. Raises `ConfigError`."""
     file = workspace / ".roo" / f"system-prompt-{mode}"
     try:
@@ -306,9 +311,13 @@ class WorkspaceContext:
     def system_prompt_replacement(self, mode: str = "") -> Replacement | None:
         if self.flags.system_prompt is not None:
             return Replacement(self.flags.system_prompt, "--system-prompt")
-        if mode and self.trusted and (found := read_mode_prompt(mode, self.info.workspace, self.env)):
+        if (
+            mode
+            and self.trusted
+            and (found := read_mode_prompt_replacement(mode, self.info.workspace, self.env))
+        ):
             return found
-        return read_system_prompt(self.env, self.info.workspace, self.home)
+        return read_system_prompt_replacement(self.env, self.info.workspace, self.home)
 
     def system_facts(self) -> SystemFacts:
         return SystemFacts(find_git_root(self.info.workspace) is not None, self.flags.append or "")
@@ -319,53 +328,59 @@ class WorkspaceContext:
         env = tool_environment(self.env, rules=self.settings.security.environment)
         return await summarize_repository(self.info.workspace, env)
 
-    async def list_trees(self) -> str:
-        return await asyncio.to_thread(self._list_trees)
+    async def render_directory_trees(self) -> str:
+        return await asyncio.to_thread(self._format_directory_trees)
 
     async def load_mode_rules(self, mode: str) -> Sequence[RuleFile]:
         agents = self.settings.context.use_agent_rules
         return await asyncio.to_thread(
-            load_rules, self.info.workspace, self.home, mode, use_agent_files=agents
+            load_rule_files, self.info.workspace, self.home, mode, use_agent_files=agents
         )
 
     def load_commands(self) -> Commands:
         return load_commands(self.info.workspace, self.home, self.trusted)
 
-    async def resolve_reference(self, path: str) -> Reference:
-        return await run_in_thread(resolve_path, path, self.workspace)
+    async def resolve_path_reference(self, path: str) -> Reference:
+        return await run_in_thread(resolve_reference, path, self.workspace)
 
     @property
-    def has_ide(self) -> bool:
+    def has_ide_source(self) -> bool:
         return self._ide_file is not None
 
-    def ide_state(self, record: str) -> IdeState:
+    def read_ide_state(self, recorded_json: str) -> IdeState:
         if self._ide_file is not None:
             return read_ide_state(self._ide_file)
-        return parse_ide_state(record, "of the input") if record else IdeState(open=[], active={})
+        return (
+            parse_ide_state(recorded_json, "of the input") if recorded_json else IdeState(open=[], active={})
+        )
 
-    async def resolve_references(self, prompt: str) -> Sequence[Reference]:
+    async def resolve_prompt_references(self, prompt: str) -> Sequence[Reference]:
         return await run_in_thread(resolve_references, prompt, self.workspace) if "@" in prompt else []
 
-    def load_memory_near(self, paths: Sequence[str], seen: Collection[str]) -> Sequence[MemoryText]:
+    def load_subdirectory_memory(self, paths: Sequence[str], seen: Collection[str]) -> Sequence[MemoryText]:
         names = self.settings.context.file_names
-        files = dict.fromkeys(f for path in paths for f in find_memory_down_to(path, self.workspace, names))
+        files = dict.fromkeys(
+            f for path in paths for f in find_nested_memory_files(path, self.workspace, names)
+        )
         new = [f for f in files if self._display_path(f) not in seen]
         return [
-            MemoryText(self._display_path(f), "project", read_memory(f, self.workspace.roots)) for f in new
+            MemoryText(self._display_path(f), "project", read_memory_file(f, self.workspace.roots))
+            for f in new
         ]
 
     async def load_memory(self) -> Sequence[MemoryText]:
         names = self.settings.context.file_names
-        files = await asyncio.to_thread(load_memory, roots=self.roots, home=self.home, names=names)
+        files = await asyncio.to_thread(load_all_memory_files, roots=self.roots, home=self.home, names=names)
         return [
-            MemoryText(self._display_path(f.path), f.level, f.text, first_memory_problem(f.text))
+            MemoryText(self._display_path(f.path), f.level, f.text, first_omission_in_memory(f.text))
             for f in files
         ]
 
-    def _list_trees(self) -> str:
+    def _format_directory_trees(self) -> str:
         limit = max(ENTRIES // len(self.roots), _EACH)
         return "\n\n".join(
-            f"{root}/\n{list_tree(root, self.workspace.ignore_test_for, limit)}" for root in self.roots
+            f"{root}/\n{format_directory_tree(root, self.workspace.make_ignore_test, limit)}"
+            for root in self.roots
         )
 
     def _display_path(self, path: Path) -> str:
@@ -388,18 +403,18 @@ def read_ide_state(file: Path) -> IdeState:
     try:
         text = read_text_file(file, _LARGEST)
     except (OSError, ValueError) as error:
-        raise _malformed_ide_error(repr(str(file)), error) from None
+        raise _malformed_ide_state_error(repr(str(file)), error) from None
     return parse_ide_state(text, repr(str(file)))
 
 
-def parse_ide_state(text: str, where: str) -> IdeState:
+def parse_ide_state(text: str, source: str) -> IdeState:
     """Parse the text that `read_ide` reads; same rules."""
     try:
         data: Any = json.loads(text)
         found = data.get("workspaceState", data)["openFiles"]
-        files = [_parse_ide_file(one) for one in cast(list[Any], found)]
+        files = [_parse_open_file(one) for one in cast(list[Any], found)]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise _malformed_ide_error(where, error) from None
+        raise _malformed_ide_state_error(source, error) from None
     files.sort(key=lambda one: -one[0])
     newest = files[0][1] if files else {}
     return IdeState(
@@ -407,15 +422,15 @@ def parse_ide_state(text: str, where: str) -> IdeState:
     )
 
 
-def _malformed_ide_error(where: str, error: Exception) -> ConfigError:
+def _malformed_ide_state_error(source: str, error: Exception) -> ConfigError:
     why = error.strerror if isinstance(error, OSError) else f"{type(error).__name__}: {error}"
     return ConfigError(
-        f"The IDE's context {where} can't be used ({why}); expected "
+        f"The IDE's context {source} can't be used ({why}); expected "
         '{"workspaceState": {"openFiles": [{"path": …}]}}. It is ignored.'
     )
 
 
-def _parse_ide_file(entry: dict[str, Any]) -> tuple[float, dict[str, Any]]:
+def _parse_open_file(entry: dict[str, Any]) -> tuple[float, dict[str, Any]]:
     path, selection = entry["path"], entry.get("selectedText") or ""
     cursor: dict[str, Any] = entry.get("cursor") or {}
     if not isinstance(path, str) or not isinstance(selection, str):

@@ -29,16 +29,16 @@ def deflate_body(body: bytes) -> bytes:
     return made if len(made) < len(body) else body
 
 
-def inflate_body(own: bytes) -> bytes:
+def inflate_body(stored: bytes) -> bytes:
     """Return what was deflated; what `deflate_body` didn't make stays as it is."""
-    if own[:1] != b"x":  # JSON begins otherwise
-        return own
+    if stored[:1] != b"x":  # JSON begins otherwise
+        return stored
     try:
         inflate = zlib.decompressobj(zdict=_WORDS)
-        body = inflate.decompress(own)
+        body = inflate.decompress(stored)
     except zlib.error:
-        return own
-    return body if inflate.eof else own
+        return stored
+    return body if inflate.eof else stored
 
 
 @dataclass(frozen=True)
@@ -47,34 +47,34 @@ class Blobs:
 
     folder: Path
 
-    def store_if_long(self, body: bytes) -> str | None:
+    def store_body_if_long(self, body: bytes) -> str | None:
         """Store a long body, durable before a row names it, and return the file's name. None: it fits into the row."""
         if len(body) <= INLINE_BYTES:
             return None
         name = sha256(body) + ".json"
-        self.store(name, body)
+        self.store_named_body(name, body)
         return name
 
-    def read_body(self, own: T | None, file: str | None) -> T | bytes | None:
+    def read_body(self, inline_body: T | None, file_name: str | None) -> T | bytes | None:
         """Return the body of a row: its own, or that of the file it names; None: the file is gone."""
-        if file is not None:
-            return self.load(file)
-        return inflate_body(own) if isinstance(own, bytes) else own
+        if file_name is not None:
+            return self.load_named_body(file_name)
+        return inflate_body(inline_body) if isinstance(inline_body, bytes) else inline_body
 
-    def read_text(self, own: str | None, file: str | None, what: str) -> str | None:
-        """Return the text of a row, its own or that of its file. Raise `StoreError` that says `what` is missing if
-        the file is gone."""
-        if file is None:
-            return own
-        if (body := self.load(file)) is None:
-            raise StoreError(f"{what} is missing: {file!r} in {str(self.folder)!r}.")
+    def read_text(self, inline_text: str | None, file_name: str | None, description: str) -> str | None:
+        """Return the text of a row, its own or that of its file. Raise `StoreError` that says `description` is missing
+        if the file is gone."""
+        if file_name is None:
+            return inline_text
+        if (body := self.load_named_body(file_name)) is None:
+            raise StoreError(f"{description} is missing: {file_name!r} in {str(self.folder)!r}.")
         return body.decode()
 
-    def store(self, name: str, body: bytes) -> None:
+    def store_named_body(self, name: str, body: bytes) -> None:
         """Store a file under its name, durable before a row names it."""
         store_content(self.folder, name, body)
 
-    def load(self, name: str) -> bytes | None:
+    def load_named_body(self, name: str) -> bytes | None:
         """Return the bytes of a file; None: it is gone."""
         with suppress(FileNotFoundError):
             return (self.folder / name).read_bytes()

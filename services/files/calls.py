@@ -11,7 +11,7 @@ from pathlib import Path
 from pydantic import BaseModel, JsonValue
 
 from interlock.prompts import load_prompt
-from interlock.services.files.filesystem import hash_file_at, remove_leftover, sha256, write_atomically
+from interlock.services.files.filesystem import hash_file_at, remove_temporary_file, sha256, write_atomically
 from interlock.services.secrets.redaction import find_new_redaction_mark
 from interlock.state.calls import (
     CallKey,
@@ -24,15 +24,15 @@ from interlock.state.calls import (
     error_result,
 )
 from interlock.state.tooling import FileChange, TargetFile, Tool, ToolContext, ToolRun
-from interlock.state.workspace import PathRefused, Place, Workspace
-from interlock.tools.workspace_files import prepare_write_target, read_file_bytes, stat_without_links
+from interlock.state.workspace import OpenDirEntry, PathRefused, Workspace
+from interlock.tools.workspace_files import prepare_write_target, read_file_bytes, stat_refusing_links
 
 _MOST_FORESEEN = 100_000_000
 """Bytes of files kept in `FileCalls._foreseen`."""
 
 
 @dataclass(frozen=True)
-class FileCalls:
+class FileWriteCalls:
     """Keeps each change between plan and run, so that exactly what was planned gets written."""
 
     workspace: Workspace
@@ -44,45 +44,54 @@ class FileCalls:
     _foreseeing: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Previews of a batch are made side by side: without it each would compute what all need."""
 
-    async def preview(
-        self, tool: Tool, args: BaseModel, earlier: Sequence[tuple[Tool, BaseModel]], context: ToolContext
+    async def preview_change(
+        self,
+        tool: Tool,
+        args: BaseModel,
+        earlier_calls: Sequence[tuple[Tool, BaseModel]],
+        context: ToolContext,
     ) -> Preview:
         """Return the diff on top of the changes made by earlier calls.
 
         The diff is against the file on disk unless an earlier call changes the same file.
         """
-        files = await self._files_after(earlier, context)
+        files = await self._contents_after_calls(earlier_calls, context)
         change = await _compute_change(tool, args, context, files)
         before = None if change.before is None else sha256(change.before)
-        on_disk = await asyncio.to_thread(self.now, change.path) if change.path in files else before
+        on_disk = (
+            await asyncio.to_thread(self.current_digest, change.path) if change.path in files else before
+        )
         state = FileState(path=change.path, sha256=before, on_disk=on_disk)
         done = change.message if change.after == change.before and change.path not in files else ""
         return Preview(text=change.diff or change.message, files=(state,), done=done)
 
-    async def file(
-        self, file_path: str, earlier: Sequence[tuple[Tool, BaseModel]], context: ToolContext
+    async def read_target_file(
+        self, file_path: str, earlier_calls: Sequence[tuple[Tool, BaseModel]], context: ToolContext
     ) -> TargetFile:
         """Return a text file for reading and writing."""
-        files = await self._files_after(earlier, context)
-        return await asyncio.to_thread(_to_file_now, file_path, files, context)
+        files = await self._contents_after_calls(earlier_calls, context)
+        return await asyncio.to_thread(_read_target_file, file_path, files, context)
 
-    async def plan(self, tool: Tool, args: BaseModel, call: CallView, context: ToolContext) -> Planned:
+    async def plan_change(self, tool: Tool, args: BaseModel, call: CallView, context: ToolContext) -> Planned:
         change = await _compute_change(tool, args, context, {})
         self._changes[_call_key(call)] = change
         if self.workspace.buffers is not None and change.before is not None:
-            await asyncio.to_thread(self._save_in_editor, Path(change.path), change.before, context.key)
+            await asyncio.to_thread(self._save_editor_buffer, Path(change.path), change.before, context.key)
         return _to_planned(change)
 
-    def _save_in_editor(self, path: Path, data: bytes, key: CallKey) -> None:
+    def _save_editor_buffer(self, path: Path, data: bytes, key: CallKey) -> None:
         """Have the editor save what a change builds on, so that the snapshot has it, and undo brings it back."""
         before = sha256(data)
-        with suppress(OSError, PathRefused), self.workspace.open_place(path) as place:  # the write reports it
+        with (
+            suppress(OSError, PathRefused),
+            self.workspace.open_parent_directory(path) as place,
+        ):  # the write reports it
             if hash_file_at(place) != before and self._current_hash(place, path) == before:
-                self._write_in_editor(path, data)
+                self._write_through_editor(path, data)
                 if hash_file_at(place) != before:
                     write_atomically(place, data, key)
 
-    def _current_hash(self, place: Place, path: Path) -> str | None:
+    def _current_hash(self, place: OpenDirEntry, path: Path) -> str | None:
         """Return the hash of a file's bytes, as the editor has them where one is open; None: there is no file."""
         found = hash_file_at(place)
         if found is not None and self.workspace.buffers:
@@ -90,17 +99,19 @@ class FileCalls:
                 return sha256(read_file_bytes(self.workspace, path))
         return found
 
-    def _write_in_editor(self, path: Path, data: bytes) -> None:
+    def _write_through_editor(self, path: Path, data: bytes) -> None:
         """Let the editor write a file, if there is one. Look at the disk afterwards."""
         if self.workspace.buffers and any(path.is_relative_to(root) for root in self.workspace.roots):
             with suppress(UnicodeDecodeError):
                 self.workspace.buffers.write_text(path, data.decode())
 
-    async def run(self, tool: Tool, args: BaseModel, run: ToolRun, context: ToolContext) -> ToolResult:
+    async def write_planned_change(
+        self, tool: Tool, args: BaseModel, run: ToolRun, context: ToolContext
+    ) -> ToolResult:
         """Write the change. After a crash, a file that already matches the plan counts as the same success."""
         change, planned = self._changes.pop(_call_key(run.call), None), run.planned
         if planned is not None and (change is None or not _is_same_change(change, planned)):
-            if await asyncio.to_thread(self._is_written, planned, run.key):
+            if await asyncio.to_thread(self._is_already_written, planned, run.key):
                 return _success_result(self.workspace, planned)
             change = None
         if change is None:
@@ -110,23 +121,23 @@ class FileCalls:
             return _external_change_result(self.workspace, planned)
         return await asyncio.to_thread(self._write_change, change, planned, run.key)
 
-    async def _files_after(
-        self, earlier: Sequence[tuple[Tool, BaseModel]], context: ToolContext
+    async def _contents_after_calls(
+        self, earlier_calls: Sequence[tuple[Tool, BaseModel]], context: ToolContext
     ) -> dict[str, bytes]:
         """Return the files changed by earlier calls, as those calls will leave them."""
         files: dict[str, bytes] = {}
-        for tool, args in earlier:
+        for tool, args in earlier_calls:
             with suppress(ToolError):  # a failing call changes nothing
                 async with self._foreseeing:
-                    done = await self._compute_once(tool, args, context, files)
+                    done = await self._compute_change_once(tool, args, context, files)
                 files[done.path] = done.after
         return files
 
-    async def _compute_once(
+    async def _compute_change_once(
         self, tool: Tool, args: BaseModel, context: ToolContext, files: dict[str, bytes]
     ) -> FileChange:
         """Return a change, computed once for the same call and the same file. Raise the `ToolError` of the call."""
-        key = await asyncio.to_thread(_foreseen_key, tool, args, context, files)
+        key = await asyncio.to_thread(_change_cache_key, tool, args, context, files)
         found = self._foreseen.get(key) if key else None
         if found is None:
             try:
@@ -141,24 +152,24 @@ class FileCalls:
             raise found.with_traceback(None)
         return found
 
-    def now(self, path: str) -> str | None:
+    def current_digest(self, path: str) -> str | None:
         """See `Toolset.now`. A path that can only be reached through a link counts as unreadable."""
         try:
             own = self.workspace.find_plan_file(path) or Path(path)
-            with self.workspace.open_place(own) as place:
+            with self.workspace.open_parent_directory(own) as place:
                 return self._current_hash(place, own)
         except (FileNotFoundError, NotADirectoryError):
             return None
         except (OSError, PathRefused):
             return "unreadable"
 
-    def _is_written(self, planned: Planned, key: CallKey) -> bool:
+    def _is_already_written(self, planned: Planned, key: CallKey) -> bool:
         """Return whether the file already matches the plan; if so, remove what a killed write left behind."""
         try:
-            with self.workspace.open_place(Path(planned.path)) as place:
+            with self.workspace.open_parent_directory(Path(planned.path)) as place:
                 done = hash_file_at(place) == planned.after
                 if done:
-                    remove_leftover(place, key)
+                    remove_temporary_file(place, key)
                 return done
         except (OSError, PathRefused):  # missing or unreachable: the next step reports it
             return False
@@ -169,22 +180,22 @@ class FileCalls:
         try:
             if self.workspace.resolve_writable(change.path) != path:  # replaced by a link in the meantime
                 return _external_change_result(self.workspace, planned)
-            with self.workspace.open_place(path, make=planned.before is None) as place:
+            with self.workspace.open_parent_directory(path, create_missing=planned.before is None) as place:
                 if hash_file_at(place) == planned.after:
                     return _success_result(self.workspace, planned)
                 if self._current_hash(place, path) != planned.before:
                     return _external_change_result(self.workspace, planned)
                 if change.before != change.after:
                     plan = self.workspace.find_plan_file(change.path) is not None
-                    self._write_in_editor(path, change.after)
+                    self._write_through_editor(path, change.after)
                     if hash_file_at(place) != planned.after:
                         write_atomically(place, change.after, key, private=plan)
         except OSError as error:
-            return self._write_failure(path, planned, error)
-        self.workspace.record_written(path, planned.after)
+            return self._write_failure_result(path, planned, error)
+        self.workspace.record_written_digest(path, planned.after)
         return _success_result(self.workspace, planned)
 
-    def _write_failure(self, path: Path, planned: Planned, error: OSError) -> ToolResult:
+    def _write_failure_result(self, path: Path, planned: Planned, error: OSError) -> ToolResult:
         gone = planned.before is not None and isinstance(error, FileNotFoundError | NotADirectoryError)
         if gone or error.errno == errno.ELOOP:
             return _external_change_result(self.workspace, planned)
@@ -193,7 +204,7 @@ class FileCalls:
         return error_result("io_error", f"{shown!r} could not be written: {reason}. The file is as it was.")
 
 
-def _foreseen_key(
+def _change_cache_key(
     tool: Tool, args: BaseModel, context: ToolContext, files: Mapping[str, bytes]
 ) -> tuple[str, ...] | None:
     """Return the call and the file that it would find; None: it names none. Raise `ToolError` like the call."""
@@ -205,24 +216,28 @@ def _foreseen_key(
     return tool.name, args.model_dump_json(), str(target.path), found
 
 
-def _change_size(known: FileChange | ToolError) -> int:
-    return 0 if isinstance(known, ToolError) else len(known.before or b"") + len(known.after)
+def _change_size(change_or_error: FileChange | ToolError) -> int:
+    return (
+        0
+        if isinstance(change_or_error, ToolError)
+        else len(change_or_error.before or b"") + len(change_or_error.after)
+    )
 
 
-def _to_file_now(file_path: str, files: Mapping[str, bytes], context: ToolContext) -> TargetFile:
+def _read_target_file(file_path: str, files: Mapping[str, bytes], context: ToolContext) -> TargetFile:
     target = prepare_write_target(file_path, context, files)
     if target.before is None:
         return TargetFile(str(target.path), target.display_path, None, 0)
     context.workspace.resolve_readable(file_path)  # errors and helpers quote the file's text
     return TargetFile(
-        str(target.path), target.display_path, target.before, _modified_at(target.path, context)
+        str(target.path), target.display_path, target.before, _modification_time(target.path, context)
     )
 
 
-def _modified_at(path: Path, context: ToolContext) -> float:
+def _modification_time(path: Path, context: ToolContext) -> float:
     try:
-        with context.workspace.open_place(path) as place:
-            return stat_without_links(place).st_mtime
+        with context.workspace.open_parent_directory(path) as place:
+            return stat_refusing_links(place).st_mtime
     except OSError:  # created by an earlier call of the batch, not on disk yet
         return 0
 
@@ -236,7 +251,7 @@ async def _compute_change(
     change = await tool.plan(args, context, files)
     redacts = context.settings.security.redact_secrets
     if redacts and (mark := find_new_redaction_mark(change.before or b"", change.after)):
-        raise ToolError("redacted", load_prompt("run/marked").text(mark=mark))
+        raise ToolError("redacted", load_prompt("run/marked").render(mark=mark))
     return change
 
 

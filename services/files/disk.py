@@ -19,7 +19,7 @@ _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY
 
 
 @contextmanager
-def sync_after(directory: int | Path) -> Generator[None]:
+def sync_directory_on_exit(directory: int | Path) -> Generator[None]:
     """Make changes inside the block survive a power cut. Opened first, so that nothing starts if it can't be synced.
 
     A descriptor may be usable only as `dir_fd`.
@@ -37,16 +37,16 @@ def sync_after(directory: int | Path) -> Generator[None]:
 
 def sync_directory(directory: int | Path) -> None:
     """Make renames and new names in a directory survive a power cut."""
-    with sync_after(directory):
+    with sync_directory_on_exit(directory):
         pass
 
 
 def make_private_directory(directory: Path) -> None:
     """Create one of our directories and its missing parents durably, for their owner alone."""
-    make_directories(directory, OWNER_DIRECTORY)
+    make_directories_durably(directory, OWNER_DIRECTORY)
 
 
-def make_private_file(path: Path) -> None:
+def ensure_private_file(path: Path) -> None:
     """Create an empty file for its owner alone, unless it exists: SQLite and others would let everybody read it."""
     with suppress(FileExistsError):
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, CLOSED_FILE))
@@ -90,7 +90,7 @@ def _remove_others_permissions_of(path: str) -> bool:
     return False
 
 
-def make_directories(directory: Path, mode: int = 0o777) -> None:
+def make_directories_durably(directory: Path, mode: int = 0o777) -> None:
     """Create a directory and its missing parents durably."""
     missing = [directory]
     while not missing[-1].exists():
@@ -136,11 +136,11 @@ _BROKEN = (errno.EIO, errno.EROFS)
 
 
 @contextmanager
-def convert_store_errors(path: Path, kind: type[Exception]) -> Generator[None]:
+def convert_store_errors(path: Path, database_error: type[Exception]) -> Generator[None]:
     """Convert a database's errors, which are of this kind, and those of the disk to one line that says what to do."""
     try:
         yield
-    except kind as error:
+    except database_error as error:
         raise to_store_error(error, path) from error
     except OSError as error:
         if error.errno not in (*_FULL, *_BROKEN):
@@ -193,8 +193,8 @@ def to_disk_error(error: OSError, path: Path) -> StoreError:
     )
 
 
-def _no_space_error(shown: str) -> StoreError:
+def _no_space_error(shown_path: str) -> StoreError:
     return StoreError(
-        f"No space left to write {shown}. Free some, then: interlock resume latest; "
+        f"No space left to write {shown_path}. Free some, then: interlock resume latest; "
         "or choose another state directory with INTERLOCK_HOME."
     )

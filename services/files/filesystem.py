@@ -18,17 +18,17 @@ from typing import TYPE_CHECKING
 from interlock.services.files.disk import (
     CLOSED_FILE,
     OWNER_DIRECTORY,
-    make_directories,
+    make_directories_durably,
     make_private_directory,
-    sync_after,
     sync_directory,
+    sync_directory_on_exit,
 )
 from interlock.services.files.stamps import record_read
 from interlock.services.secrets.redaction import SHAPES, Redactor
 
 if TYPE_CHECKING:  # fast commands read chains: keep their imports few
     from interlock.state.calls import CallKey
-    from interlock.state.workspace import Place
+    from interlock.state.workspace import OpenDirEntry
 
 
 class UnreadableError(Exception):
@@ -44,7 +44,7 @@ def is_file(path: Path) -> bool:
         return False
 
 
-def read_text(path: Path, limit: int, within: Path) -> str:
+def read_truncated_text(path: Path, limit: int, within: Path) -> str:
     """Read up to `limit` bytes as text with LF line ends; a note at the end marks a cut. Raises `UnreadableError`.
 
     Both paths are real paths. No link below `within` is followed, so that the file checked is the file read.
@@ -56,7 +56,7 @@ def read_text(path: Path, limit: int, within: Path) -> str:
 
     record_read(path)
     try:
-        with Anchor(within).place(path) as place, open_regular_file(place) as file:
+        with HeldDirectory(within).open_place(path) as place, open_regular_file(place) as file:
             size = os.fstat(file.fileno()).st_size
             data = file.read(limit + 1)
     except FileNotFoundError:
@@ -84,7 +84,7 @@ def sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def hash_file_at(place: "Place") -> str | None:
+def hash_file_at(place: "OpenDirEntry") -> str | None:
     """Return the sha256 of a file's current bytes, None if there is no file, or `unreadable`, which equals no hash."""
     from interlock.tools.workspace_files import open_regular_file  # imports all tools: only when needed
 
@@ -105,32 +105,32 @@ def temporary_path(path: Path, key: "CallKey") -> Path:
     return path.with_name(f".interlock-{sha256(f'{key.message}.{key.index}'.encode())[:16]}.tmp")
 
 
-def remove_leftover(place: "Place", key: "CallKey") -> None:
+def remove_temporary_file(place: "OpenDirEntry", key: "CallKey") -> None:
     """Remove the temporary file of a killed write."""
-    _remove_if_there(place.directory, temporary_path(Path(place.name), key).name)
+    _remove_if_exists(place.directory, temporary_path(Path(place.name), key).name)
 
 
-def write_atomically(place: "Place", data: bytes, key: "CallKey", *, private: bool = False) -> None:
+def write_atomically(place: "OpenDirEntry", data: bytes, key: "CallKey", *, private: bool = False) -> None:
     """Replace a file's bytes, keeping its mode, or create it (`private`: for its owner alone). Durable on return.
 
     Only this name is replaced: other hard links to the file keep the old bytes. Raises OSError (full disk, missing
     permission), leaving the file unchanged and no leftovers.
     """
-    from interlock.tools.workspace_files import stat_without_links  # imports all tools: only when needed
+    from interlock.tools.workspace_files import stat_refusing_links  # imports all tools: only when needed
 
     try:
-        mode = stat.S_IMODE(stat_without_links(place).st_mode)
+        mode = stat.S_IMODE(stat_refusing_links(place).st_mode)
     except FileNotFoundError:
         mode = CLOSED_FILE if private else None
     _replace_durably(place, data, temporary_path(Path(place.name), key).name, mode)
 
 
-def replace_at(place: "Place", data: bytes, mode: int) -> None:
+def replace_with_file(place: "OpenDirEntry", data: bytes, mode: int) -> None:
     """Replace a file, a link or nothing with a file of this mode. Durable on return."""
     _replace_durably(place, data, _scratch_name(place), mode)
 
 
-def create_file(place: "Place", data: bytes, mode: int, umask: int) -> None:
+def create_file(place: "OpenDirEntry", data: bytes, mode: int, umask: int) -> None:
     """Create a file with this mode; fails if one exists. Unsynced, as there are thousands. `umask`: this process's."""
     descriptor = os.open(place.name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode, dir_fd=place.directory)
     try:
@@ -142,25 +142,25 @@ def create_file(place: "Place", data: bytes, mode: int, umask: int) -> None:
         os.close(descriptor)
 
 
-def replace_link(place: "Place", target: str) -> None:
+def replace_with_link(place: "OpenDirEntry", target: str) -> None:
     """Replace a file, a link or nothing with a link."""
     scratch = _scratch_name(place)
-    _remove_if_there(place.directory, scratch)
+    _remove_if_exists(place.directory, scratch)
     os.symlink(target, scratch, dir_fd=place.directory)
     os.replace(scratch, place.name, src_dir_fd=place.directory, dst_dir_fd=place.directory)
 
 
-def _scratch_name(place: "Place") -> str:
+def _scratch_name(place: "OpenDirEntry") -> str:
     return f".interlock-{sha256(os.fsencode(place.name))[:16]}.tmp"
 
 
-def replace_file(path: Path, data: bytes) -> None:
+def replace_private_file_locked(path: Path, data: bytes) -> None:
     """Like `write_atomically`, for one of our files readable only by its owner. Writers must hold `locked`."""
-    from interlock.state.workspace import Place
+    from interlock.state.workspace import OpenDirEntry
 
     directory = os.open(path.parent, _DIRECTORY)
     try:
-        _replace_durably(Place(directory, path.name), data, f".{path.name}.tmp", CLOSED_FILE)
+        _replace_durably(OpenDirEntry(directory, path.name), data, f".{path.name}.tmp", CLOSED_FILE)
     finally:
         os.close(directory)
 
@@ -185,23 +185,23 @@ def lock_folder(folder: Path, wait_s: float | None = None) -> Generator[None]:
         os.close(handle)
 
 
-def _replace_durably(place: "Place", data: bytes, scratch: str, mode: int | None) -> None:
-    with sync_after(place.directory):
-        _remove_if_there(place.directory, scratch)
+def _replace_durably(place: "OpenDirEntry", data: bytes, scratch_name: str, mode: int | None) -> None:
+    with sync_directory_on_exit(place.directory):
+        _remove_if_exists(place.directory, scratch_name)
         try:
-            _write_new_file(place._replace(name=scratch), data, mode)
-            os.replace(scratch, place.name, src_dir_fd=place.directory, dst_dir_fd=place.directory)
+            _write_new_file(place._replace(name=scratch_name), data, mode)
+            os.replace(scratch_name, place.name, src_dir_fd=place.directory, dst_dir_fd=place.directory)
         except OSError:
-            _remove_if_there(place.directory, scratch)
+            _remove_if_exists(place.directory, scratch_name)
             raise
 
 
-def _remove_if_there(directory: int, name: str) -> None:
+def _remove_if_exists(directory: int, name: str) -> None:
     with suppress(FileNotFoundError):
         os.unlink(name, dir_fd=directory)
 
 
-def _write_new_file(place: "Place", data: bytes, mode: int | None) -> None:
+def _write_new_file(place: "OpenDirEntry", data: bytes, mode: int | None) -> None:
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
     descriptor = os.open(
         place.name, flags, _NEW_FILE if mode is None else CLOSED_FILE, dir_fd=place.directory
@@ -221,7 +221,7 @@ _LONGEST = 4096
 """Maximum bytes of a path including its terminator (Linux)."""
 
 
-class Anchor:
+class HeldDirectory:
     """A directory by its real path, held open as soon as it exists."""
 
     def __init__(self, path: Path, *, private: bool = False) -> None:
@@ -233,9 +233,9 @@ class Anchor:
             self._open_once()
 
     @contextmanager
-    def place(self, path: Path, *, make: bool = False) -> Generator["Place"]:
+    def open_place(self, path: Path, *, make: bool = False) -> Generator["OpenDirEntry"]:
         """See `Workspace.open_place`; `path` is this directory or below it."""
-        from interlock.state.workspace import Place
+        from interlock.state.workspace import OpenDirEntry
 
         parts = path.relative_to(self.path).parts
         if ".." in parts:
@@ -243,14 +243,14 @@ class Anchor:
         if len(os.fsencode(path)) >= _LONGEST:  # creatable step by step, but then not addressable by path
             raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
         if make and self._held is None:
-            make_directories(self.path, self._mode)
+            make_directories_durably(self.path, self._mode)
         directory = os.open(".", SEARCH_FLAGS, dir_fd=self._require_same_directory())
         try:
             for name in parts[:-1]:
                 deeper = _open_subdirectory(directory, name, self._mode if make else None)
                 os.close(directory)
                 directory = deeper
-            yield Place(directory, parts[-1] if parts else ".")
+            yield OpenDirEntry(directory, parts[-1] if parts else ".")
         finally:
             os.close(directory)
 
@@ -323,12 +323,12 @@ class OutputFiles:
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, CLOSED_FILE))
         return path
 
-    def rename_to_digest(self, spool: Path, digest: str) -> Path:
+    def rename_spool_to_digest(self, spool: Path, digest: str) -> Path:
         path = rename_to_hash(spool, digest)
         self.on_complete(path)
         return path
 
-    def release_spool(self, spool: Path) -> None:
+    def mark_spool_finished(self, spool: Path) -> None:
         if spool.exists():
             self.on_complete(spool)
 
@@ -341,11 +341,11 @@ def store_content(folder: Path, name: str, data: bytes) -> None:
     """Store `data` under its content-addressed name; durable on return, before any row names it."""
     path = folder / name
     with lock_folder(folder):
-        if _has_bytes(path, data):
+        if _sync_if_same_bytes(path, data):
             os.utime(path)
             sync_directory(folder)
         else:
-            replace_file(path, data)
+            replace_private_file_locked(path, data)
 
 
 def rename_to_hash(spool: Path, digest: str) -> Path:
@@ -357,14 +357,14 @@ def rename_to_hash(spool: Path, digest: str) -> Path:
     return named
 
 
-def remove_if_not_stored_since(path: Path, since: float) -> None:
-    """Remove a file unless it was stored after `since` (Unix time): then it is about to be referenced."""
+def remove_file_if_older_than(path: Path, cutoff: float) -> None:
+    """Remove a file unless it was stored after `cutoff` (Unix time): then it is about to be referenced."""
     with lock_folder(path.parent), suppress(FileNotFoundError):
-        if path.stat().st_mtime <= since:
+        if path.stat().st_mtime <= cutoff:
             path.unlink()
 
 
-def _has_bytes(path: Path, data: bytes) -> bool:
+def _sync_if_same_bytes(path: Path, data: bytes) -> bool:
     """Return whether the file has these bytes; after a power cut a name can exist without them and is rewritten."""
     try:
         if path.stat().st_size != len(data) or path.read_bytes() != data:

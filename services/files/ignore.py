@@ -36,7 +36,7 @@ class _Pattern:
     ignores: bool
     has_slash_mark: bool
 
-    def matches(self, path: str, is_dir: bool) -> bool:
+    def matches_entry(self, path: str, is_dir: bool) -> bool:
         """Return whether it matches this very entry. Parents were checked before, so a match on one of them doesn't
         count."""
         if not self.has_slash_mark:
@@ -82,12 +82,12 @@ Layer = tuple[str, tuple[_Pattern, ...]]
 """Directory that the patterns are relative to (with a trailing slash), and the patterns."""
 
 
-def _last_match(layers: Sequence[Layer], path: str, is_dir: bool) -> bool | None:
+def _last_match_ignores(layers: Sequence[Layer], path: str, is_dir: bool) -> bool | None:
     """Return whether the last pattern that matches the entry ignores it; None if none does."""
     for base, patterns in reversed(layers):
         relative = path[len(base) :]
         for pattern in patterns:
-            if pattern.matches(relative, is_dir):
+            if pattern.matches_entry(relative, is_dir):
                 return pattern.ignores
     return None
 
@@ -108,18 +108,18 @@ class IgnoreRules:
 
     def git_layers(self, directory: str) -> list[Layer]:
         """Return the layers that apply to entries of `directory`, outermost first."""
-        top = self._work_tree_top()
-        return [] if top is None else self._layers_from(top, directory)
+        top = self._find_work_tree_top()
+        return [] if top is None else self._git_layers_from(top, directory)
 
-    def _layers_from(self, top: str, directory: str) -> list[Layer]:
+    def _git_layers_from(self, top: str, directory: str) -> list[Layer]:
         layers = [
             (_with_slash(top), self._load_patterns(str(find_shared_git_directory(top) / "info" / "exclude")))
         ]
-        for level in _directories_to(top, directory):
-            layers = self.add_directory_layer(layers, level)
+        for level in _directories_down_to(top, directory):
+            layers = self.with_directory_layer(layers, level)
         return [layer for layer in layers if layer[1]]
 
-    def add_directory_layer(self, layers: list[Layer], directory: str) -> list[Layer]:
+    def with_directory_layer(self, layers: list[Layer], directory: str) -> list[Layer]:
         """Add a directory's own .gitignore to its parent's layers."""
         return [*layers, (_with_slash(directory), self._load_patterns(_with_slash(directory) + _GIT_FILE))]
 
@@ -132,18 +132,18 @@ class IgnoreRules:
 
     def is_ignored(self, path: str, is_dir: bool, *, git: bool = True) -> bool:
         """Return whether an entry below the root is ignored. With `git` false only the user's own files count."""
-        agent, top = self.agent_layers(), self._work_tree_top() if git else None
+        agent, top = self.agent_layers(), self._find_work_tree_top() if git else None
         if top is None and not agent:
             return False
-        layers = self._layers_from(top, self._root) if top else []
-        for level in _directories_to(self._root, path)[1:]:
+        layers = self._git_layers_from(top, self._root) if top else []
+        for level in _directories_down_to(self._root, path)[1:]:
             if is_entry_ignored(layers, agent, level, is_dir if level == path else True):
                 return True
             if top and level != path:
-                layers = self.add_directory_layer(layers, level)
+                layers = self.with_directory_layer(layers, level)
         return False
 
-    def make_entry_test(self, directory: str, *, git: bool = True) -> Callable[[str, bool], bool]:
+    def make_ignore_test(self, directory: str, *, git: bool = True) -> Callable[[str, bool], bool]:
         """Return a test of a directory's direct entries, by name and kind; the rules are looked up once."""
         if directory != self._root and self.is_ignored(directory, True, git=git):
             return lambda _name, _is_dir: True
@@ -167,20 +167,22 @@ class IgnoreRules:
         own = (
             ["/.rooignore"] if file == f"{_with_slash(self._root)}.rooignore" else []
         )  # Roo Code: it hides itself
-        flags = re.IGNORECASE if _ignores_case(file, status) else 0
+        flags = re.IGNORECASE if _is_case_insensitive(file, status) else 0
         patterns = _compile_patterns([*text.split("\n"), *own], flags)
         self._seen[file] = (stamp, patterns)
         return patterns
 
-    def _work_tree_top(self) -> str | None:
+    def _find_work_tree_top(self) -> str | None:
         """Return the work tree around the root; not cached, because a run may create one."""
         return next((top for top, git in self._tops if os.path.lexists(git)), None)
 
 
-def is_entry_ignored(git: Sequence[Layer], agent: Sequence[Layer], path: str, is_dir: bool) -> bool:
+def is_entry_ignored(
+    git_layers: Sequence[Layer], agent_layers: Sequence[Layer], path: str, is_dir: bool
+) -> bool:
     """Return whether an entry whose parents aren't ignored is: the user's own files take precedence."""
-    own = _last_match(agent, path, is_dir)
-    return bool(_last_match(git, path, is_dir)) if own is None else own
+    own = _last_match_ignores(agent_layers, path, is_dir)
+    return bool(_last_match_ignores(git_layers, path, is_dir)) if own is None else own
 
 
 def find_shared_git_directory(top: str | Path) -> Path:
@@ -189,10 +191,10 @@ def find_shared_git_directory(top: str | Path) -> Path:
     record_read(git)
     try:
         if git.is_file():
-            git = git.parent / _first_line(git).removeprefix("gitdir:").strip()
+            git = git.parent / _read_first_line(git).removeprefix("gitdir:").strip()
             common = git / "commondir"
             record_read(common)
-            git = git / _first_line(common) if common.is_file() else git
+            git = git / _read_first_line(common) if common.is_file() else git
     except OSError:  # unreadable: treated as missing
         pass
     return git
@@ -202,22 +204,22 @@ def git_index_path(top: str | Path) -> Path:
     """Return git's index of a work tree; a linked one has its own."""
     git = Path(top, ".git")
     try:
-        own = git.parent / _first_line(git).removeprefix("gitdir:").strip() if git.is_file() else git
+        own = git.parent / _read_first_line(git).removeprefix("gitdir:").strip() if git.is_file() else git
     except OSError:  # unreadable: treated as missing
         own = git
     return own / "index"
 
 
-def _ignores_case(file: str, found: os.stat_result) -> bool:
+def _is_case_insensitive(file: str, status: os.stat_result) -> bool:
     """Return whether the file is found under a name in another case, too: then the file system sees no difference."""
     folder, name = os.path.split(file)
     try:
-        return os.path.samestat(found, os.stat(f"{_with_slash(folder)}{name.swapcase()}"))  # noqa: PTH116 - as above
+        return os.path.samestat(status, os.stat(f"{_with_slash(folder)}{name.swapcase()}"))  # noqa: PTH116 - as above
     except OSError:
         return False
 
 
-def _first_line(file: Path) -> str:
+def _read_first_line(file: Path) -> str:
     return read_file(file).decode("utf-8", "surrogateescape").partition("\n")[0].strip()
 
 
@@ -225,7 +227,7 @@ def _with_slash(directory: str) -> str:
     return directory if directory.endswith("/") else directory + "/"
 
 
-def _directories_to(top: str, path: str) -> list[str]:
+def _directories_down_to(top: str, path: str) -> list[str]:
     """Return `top` and each directory on the way to `path`, ending with `path`."""
     levels = [top]
     for name in path[len(_with_slash(top)) :].split("/") if path != top else ():
@@ -254,16 +256,17 @@ _COMPILED = (".pyc", ".pyo", ".o", ".obj", ".class", ".egg-info")
 
 
 def find_generated_paths(
-    paths: Collection[str], before: Collection[str], written: Collection[str]
+    paths: Collection[str], paths_before: Collection[str], tool_written: Collection[str]
 ) -> set[str]:
-    """Return a workspace's paths that builds and caches made: not in `before`, and not `written` by a file tool."""
+    """Return a workspace's paths that builds and caches made: not in `paths_before`, and not `tool_written` by a file
+    tool."""
     names: dict[str, set[str]] = {"": set()}
     for path in paths:
         folder = ""
         for part in path.split("/"):
             names.setdefault(folder, set()).add(part)
             folder = f"{folder}/{part}".lstrip("/")
-    old = {path[:end] for path in before for end in _folder_end_positions(path)}
+    old = {path[:end] for path in paths_before for end in _folder_end_positions(path)}
 
     def made(path: str) -> bool:
         folders = [path[:end] for end in _folder_end_positions(path)][:-1]
@@ -276,7 +279,7 @@ def find_generated_paths(
             for folder in folders
         )
 
-    return {path for path in paths if path not in written and made(path)}
+    return {path for path in paths if path not in tool_written and made(path)}
 
 
 def _folder_end_positions(path: str) -> list[int]:
@@ -288,11 +291,11 @@ def _last_name(path: str) -> str:
     return path.rpartition("/")[2]
 
 
-def is_generated_folder(name: str, beside: Collection[str], inside: Collection[str]) -> bool:
+def is_generated_folder(name: str, sibling_names: Collection[str], child_names: Collection[str]) -> bool:
     """Return whether a folder holds what a build or a package manager made, by the names beside it and in it."""
     marks = _INSIDE | _OWN.get(name, frozenset())
     return (
         name in RESERVED
-        or not marks.isdisjoint(inside)
-        or not _BESIDE.get(name, frozenset()).isdisjoint(beside)
+        or not marks.isdisjoint(child_names)
+        or not _BESIDE.get(name, frozenset()).isdisjoint(sibling_names)
     )

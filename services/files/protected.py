@@ -25,7 +25,7 @@ SETTINGS_FOLDERS = (".gemini", ".interlock")
 _TABLE = Path(__file__).with_name("protected.toml")
 
 
-class Kind(NamedTuple):
+class ProtectionKind(NamedTuple):
     """Why a name is protected."""
 
     what: str
@@ -36,27 +36,30 @@ class Kind(NamedTuple):
     """False if creating one could only take rights away."""
 
 
-_MEMORY = Kind("instructions for the model")
+_MEMORY = ProtectionKind("instructions for the model")
 RULES = (".roorules", ".clinerules")
 """Roo Code's; a mode's own files end in `-MODE`."""
 
 
 @cache
-def _load_protected_names() -> Mapping[str, Kind]:
+def _load_protected_names() -> Mapping[str, ProtectionKind]:
     """Return each name and pattern of `protected.toml`."""
     rows: list[dict[str, Any]] = tomllib.loads(read_file(_TABLE).decode())["obeyed"]
-    kinds = ((row, Kind(row["what"], tuple(row.get("trusted", ())), row.get("new", True))) for row in rows)
+    kinds = (
+        (row, ProtectionKind(row["what"], tuple(row.get("trusted", ())), row.get("new", True)))
+        for row in rows
+    )
     return {name: kind for row, kind in kinds for name in row["names"]}
 
 
 @cache
-def protected_names() -> Mapping[str, Kind]:
+def protected_names() -> Mapping[str, ProtectionKind]:
     """Return the protected names of files and folders, as people write them, at any depth of the workspace."""
     return {name: kind for name, kind in _load_protected_names().items() if "*" not in name}
 
 
 @cache
-def pattern_examples() -> Sequence[str]:
+def protected_pattern_examples() -> Sequence[str]:
     """Return names that the patterns of the table stand for, a few for each."""
     return [
         name.replace("*", by)
@@ -73,7 +76,7 @@ def is_safe_to_create(name: str) -> bool:
 
 
 @cache
-def _compile_name_patterns() -> tuple[re.Pattern[str], Sequence[Kind]]:
+def _compile_name_patterns() -> tuple[re.Pattern[str], Sequence[ProtectionKind]]:
     """Return one pattern for all further names, folded, as whole trees of names are looked at; and why what its first
     group matches is protected, what its second does, and so on."""
     found = {name: kind for name, kind in _load_protected_names().items() if "*" in name}
@@ -81,7 +84,7 @@ def _compile_name_patterns() -> tuple[re.Pattern[str], Sequence[Kind]]:
     return re.compile("|".join(groups)), [*found.values()]
 
 
-def _match_pattern(name: str) -> Kind | None:
+def _find_kind_by_pattern(name: str) -> ProtectionKind | None:
     pattern, kinds = _compile_name_patterns()
     found = pattern.match(name)
     return kinds[found.lastindex - 1] if found and found.lastindex else None
@@ -122,15 +125,17 @@ def is_private_name(name: str) -> bool:
     return known in _NAMES or _CREDENTIALS.fullmatch(known) is not None
 
 
-def first_private_name(parts: Iterable[str]) -> str | None:
+def find_private_name(parts: Iterable[str]) -> str | None:
     """Return the first private one of a path's names below its root."""
     return next(filter(is_private_name, parts), None)
 
 
-def find_private_hard_link(path: Path, root: Path, hides: Callable[[str], bool] | None = None) -> str | None:
+def find_private_hard_link(
+    path: Path, root: Path, is_hidden: Callable[[str], bool] | None = None
+) -> str | None:
     """Return a private file below `root`, or beside or above `path`, of which `path` is a hard link.
 
-    `hides`: whether the user keeps a file from tools; None: they keep none.
+    `is_hidden`: whether the user keeps a file from tools; None: they keep none.
 
     Checked only for files with several links, and in at most 20,000 entries outside of `node_modules`. Links to files
     elsewhere look like those that package managers create by the thousand; whoever can create one could have copied
@@ -143,13 +148,13 @@ def find_private_hard_link(path: Path, root: Path, hides: Callable[[str], bool] 
     twins = (str(d / name) for d in above for name in _KEPT)
     beside = next((t for t in twins if (s := _stat_or_none(t)) and os.path.samestat(s, status)), None)
     linked_just_now = status.st_ctime_ns if time.time_ns() - status.st_ctime_ns < 3e9 else 0
-    found = _find_private_files_with_links(str(root), hides, int(time.monotonic()), linked_just_now)
+    found = _find_private_files_with_links(str(root), is_hidden, int(time.monotonic()), linked_just_now)
     return beside or found.get((status.st_dev, status.st_ino))
 
 
 @lru_cache(maxsize=4)
 def _find_private_files_with_links(
-    root: str, hides: Callable[[str], bool] | None, _second: int, _changed: int
+    root: str, is_hidden: Callable[[str], bool] | None, _cache_second: int, _changed_ns: int
 ) -> Mapping[tuple[int, int], str]:
     """Return the private and hidden files below a folder that have several links, by device and inode.
 
@@ -159,10 +164,10 @@ def _find_private_files_with_links(
     left = _MOST_ENTRIES
     for folder, folders, files in os.walk(root):
         folders[:] = [name for name in folders if name != "node_modules" and not is_private_name(name)]
-        for name in files if hides else filter(is_private_name, files):
+        for name in files if is_hidden else filter(is_private_name, files):
             path = os.path.join(folder, name)  # noqa: PTH118 - of os.walk
             status = _stat_or_none(path)
-            if status and status.st_nlink > 1 and (is_private_name(name) or (hides and hides(path))):
+            if status and status.st_nlink > 1 and (is_private_name(name) or (is_hidden and is_hidden(path))):
                 found[status.st_dev, status.st_ino] = path
         left -= len(folders) + len(files)
         if left < 0:
@@ -196,27 +201,27 @@ class ProtectedPaths:
     )
     """Called with those paths before they are made."""
 
-    def announce_path(self, path: Path) -> None:
+    def announce_new_path(self, path: Path) -> None:
         """Note a path that is about to be made, with the folders above it, and tell who listens."""
         paths = [str(path), *map(str, path.parents)]
         self.made.update(paths)
         for tell in self.on_made:
             tell(paths)
 
-    def note_written(self, path: Path, digest: str | None) -> None:
+    def record_written_digest(self, path: Path, digest: str | None) -> None:
         """Note what a tool wrote to a path that it made: a command that began before could write it, too."""
         if str(path) in self.made:
             self.written[str(path)] = digest
 
-    def kinds_by_name(self) -> Mapping[str, Kind]:
-        return _kinds_by_folded_name(self.spelled_names())
+    def kinds_by_name(self) -> Mapping[str, ProtectionKind]:
+        return _kinds_by_folded_name(self.all_protected_names())
 
-    def make_kind_lookup(self) -> Callable[[str], Kind | None]:
+    def make_kind_lookup(self) -> Callable[[str], ProtectionKind | None]:
         """Return a function from a folded name to why it is protected."""
         names = self.kinds_by_name()
-        return lambda name: names.get(name) or _match_pattern(name)
+        return lambda name: names.get(name) or _find_kind_by_pattern(name)
 
-    def spelled_names(self) -> tuple[str, ...]:
+    def all_protected_names(self) -> tuple[str, ...]:
         """Return the names as people write them."""
         return tuple(dict.fromkeys((*protected_names(), *self.memory)))
 
@@ -229,7 +234,9 @@ class ProtectedPaths:
         """Return the protection of an absolute path without `..`."""
         inside = [root for root in roots if path.is_relative_to(root)]
         for root in inside:
-            if named := self.protection_by_name(path.relative_to(root)) or repository_protection(path, root):
+            if named := self.protection_by_name(path.relative_to(root)) or git_repository_protection(
+                path, root
+            ):
                 return named
         for place in (path, *path.parents):
             if place in self.places:
@@ -242,21 +249,21 @@ class ProtectedPaths:
 
 
 @lru_cache(maxsize=4)
-def _kinds_by_folded_name(spelled: tuple[str, ...]) -> Mapping[str, Kind]:
+def _kinds_by_folded_name(names: tuple[str, ...]) -> Mapping[str, ProtectionKind]:
     known = protected_names()
-    return {fold_name(name): known.get(name, _MEMORY) for name in spelled}
+    return {fold_name(name): known.get(name, _MEMORY) for name in names}
 
 
 _OF_REPOSITORY = frozenset({"head", "config", "config.worktree", "commondir", "hooks", "objects", "refs"})
 _SETTING = _OF_REPOSITORY - {"objects", "refs"}
 
 
-def is_repository(names: Collection[str]) -> bool:
+def looks_like_git_repository(folded_names: Collection[str]) -> bool:
     """Return whether git takes a folder with these names, folded, for a repository, whatever its own name is."""
-    return "head" in names and ({"objects", "refs"} <= {*names} or "commondir" in names)
+    return "head" in folded_names and ({"objects", "refs"} <= {*folded_names} or "commondir" in folded_names)
 
 
-def repository_protection(path: Path, root: Path) -> Protection | None:
+def git_repository_protection(path: Path, root: Path) -> Protection | None:
     """Return the protection of what makes a folder a repository, or says what git runs in one that isn't named
     `.git`: git obeys it once a person enters the folder."""
     parts = path.parts
@@ -269,7 +276,9 @@ def repository_protection(path: Path, root: Path) -> Protection | None:
             there = {*map(fold_name, os.listdir(folder))}  # noqa: PTH208
         except OSError:
             there = set[str]()
-        if is_repository({*there, part}) and (part in _SETTING or not is_repository(there)):
+        if looks_like_git_repository({*there, part}) and (
+            part in _SETTING or not looks_like_git_repository(there)
+        ):
             return Protection(folder.name, "a repository, whose settings git obeys")
     return None
 
@@ -333,10 +342,10 @@ _NESTED = 10
 """git's own limit on includes in includes."""
 
 
-def paths_named_by_git(
-    config: Path, tree: Path, depth: int = 0, seen: set[Path] | None = None
+def paths_in_git_config(
+    config: Path, work_tree: Path, depth: int = 0, seen: set[Path] | None = None
 ) -> Iterator[tuple[Path, bool]]:
-    """Yield what a git configuration of the work tree `tree` names, existing or not: folders of hooks, and (True)
+    """Yield what a git configuration of the work tree `work_tree` names, existing or not: folders of hooks, and (True)
     more configuration, with what that names. Each file in `seen` was read before: includes may multiply."""
     seen = set() if seen is None else seen
     record_read(config)
@@ -347,15 +356,15 @@ def paths_named_by_git(
         text = read_file(config).decode(errors="replace")
     except OSError:  # git can't read it either
         return
-    yield from ((path, False) for path in _paths_in_config(_HOOKS, text, tree))
-    for path in _paths_in_config(_INCLUDE, text, config.parent):
+    yield from ((path, False) for path in _paths_of_setting(_HOOKS, text, work_tree))
+    for path in _paths_of_setting(_INCLUDE, text, config.parent):
         yield path, True
-        yield from paths_named_by_git(path, tree, depth + 1, seen)
+        yield from paths_in_git_config(path, work_tree, depth + 1, seen)
 
 
-def _paths_in_config(setting: re.Pattern[str], config: str, base: Path) -> list[Path]:
+def _paths_of_setting(setting_pattern: re.Pattern[str], config_text: str, base: Path) -> list[Path]:
     """Return the paths named in the configuration, relative to `base`, except `base` itself, which can't be kept."""
-    values = (value.strip('"') for value in setting.findall(config))
+    values = (value.strip('"') for value in setting_pattern.findall(config_text))
     paths = [Path(os.path.normpath(base / os.path.expanduser(value))) for value in values]  # noqa: PTH111 - Path's raises
     return [path for path in paths if path != base]
 
@@ -366,7 +375,7 @@ _TRIES = 20
 """Attempts to resolve a path whose links keep changing."""
 
 
-def to_intended_path(path: str, root: Path) -> Path:
+def to_absolute_path(path: str, root: Path) -> Path:
     """Return the intended path, neither resolved nor checked; relative paths are below `root`. Raises `PathRefused`."""
     if path.startswith("file://"):
         path = unquote(urlsplit(path).path)
@@ -395,7 +404,7 @@ _MOST_LINKS = 40
 """As many as Linux follows in one path."""
 
 
-def is_path_through_process(path: Path) -> bool:
+def is_process_dependent_path(path: Path) -> bool:
     """Return whether a path leads another process elsewhere: it follows `/proc/self/cwd`, `/dev/fd/3` and the like,
     by itself or by a link on the way."""
     place, rest, links = "/", [*reversed(path.parts[1:])], 0
@@ -439,14 +448,14 @@ def resolve_stored_output(outputs: Path, path: str) -> Path | None:
     return real if real.parent == outputs and os.path.isfile(real) else None  # noqa: PTH113 - Path.is_file raises for long names
 
 
-def resolve_path_of_plan(plans: Path | None, path: str) -> Path | None:
+def resolve_plan_path(plans_folder: Path | None, path: str) -> Path | None:
     """Return the real path if `path` is a Markdown file, existing or not, in the run's plans folder.
 
     A path of another host's state directory means the same file in this one's.
     """
-    if plans is None or not path.endswith(".md") or "\0" in path or not Path(path).is_absolute():
+    if plans_folder is None or not path.endswith(".md") or "\0" in path or not Path(path).is_absolute():
         return None
-    _, theirs, name = path.rpartition(f"/plans/{plans.name}/")
-    path = str(plans / name) if theirs else path
-    folder, real = resolve_links(plans), resolve_links(path)
+    _, theirs, name = path.rpartition(f"/plans/{plans_folder.name}/")
+    path = str(plans_folder / name) if theirs else path
+    folder, real = resolve_links(plans_folder), resolve_links(path)
     return real if folder in real.parents and real.suffix == ".md" else None

@@ -17,18 +17,18 @@ from typing import Literal
 TICK_NS = 2_000_000_000
 """The longest tick of a file system that people work in (FAT; others: some milliseconds)."""
 Stamp = tuple[object, ...]
-Look = Literal["content", "entries", "target"]
+ReadAspect = Literal["content", "entries", "target"]
 """What counts of a path: what a file holds (of a folder, that it is there), what a folder lists, where it leads."""
 
 
 class Stamps:
-    """The stamps of what is read inside `recording`."""
+    """The stamps of what is read inside `capture_reads`."""
 
     def __init__(self) -> None:
-        self._found: dict[tuple[str, Look], Stamp] = {}
+        self._found: dict[tuple[str, ReadAspect], Stamp] = {}
 
     @contextmanager
-    def recording(self) -> Generator[None]:
+    def capture_reads(self) -> Generator[None]:
         """Note what is read inside the block."""
         before = _STAMPS.set(self)
         try:
@@ -36,40 +36,40 @@ class Stamps:
         finally:
             _STAMPS.reset(before)
 
-    def note(self, path: str, look: Look) -> None:
-        if (path, look) not in self._found:
-            self._found[path, look] = _stamp(path, look, time.time_ns() - TICK_NS)
+    def add_stamp(self, path: str, aspect: ReadAspect) -> None:
+        if (path, aspect) not in self._found:
+            self._found[path, aspect] = _read_stamp(path, aspect, time.time_ns() - TICK_NS)
 
     def are_current(self) -> bool:
         """Return whether all that was read, looked for in vain or listed is as it was then."""
-        return all(_stamp(*key) == stamp for key, stamp in [*self._found.items()])
+        return all(_read_stamp(*key) == stamp for key, stamp in [*self._found.items()])
 
 
 _STAMPS: ContextVar[Stamps | None] = ContextVar("stamps", default=None)
 
 
-def _stamp(path: str, look: Look, settled_ns: float = float("inf")) -> Stamp:
+def _read_stamp(path: str, aspect: ReadAspect, stable_before_ns: float = float("inf")) -> Stamp:
     """Return what identifies the file or folder that a path leads to, or where it leads.
 
-    `settled_ns`: what changed after this time gets a stamp that equals no other.
+    `stable_before_ns`: what changed after this time gets a stamp that equals no other.
     """
     try:
-        if look == "target":
+        if aspect == "target":
             return (os.path.realpath(path),)
         found = os.stat(path)  # noqa: PTH116 - each drive looks at dozens
     except (OSError, ValueError) as error:
         return (getattr(error, "errno", None),)
     what = (found.st_dev, found.st_ino, found.st_mode, found.st_uid)
-    if S_ISDIR(found.st_mode) and look == "content":
+    if S_ISDIR(found.st_mode) and aspect == "content":
         return what
-    changed = object() if found.st_ctime_ns > settled_ns else found.st_ctime_ns
+    changed = object() if found.st_ctime_ns > stable_before_ns else found.st_ctime_ns
     return (*what, found.st_size, found.st_mtime_ns, changed)
 
 
-def record_read(path: str | Path, look: Look = "content") -> None:
+def record_read(path: str | Path, aspect: ReadAspect = "content") -> None:
     """Note that a path is about to be looked at. Call it first: what changes in between is seen then."""
     if (stamps := _STAMPS.get()) is not None:
-        stamps.note(str(path), look)
+        stamps.add_stamp(str(path), aspect)
 
 
 def path_exists(path: Path) -> bool:
@@ -84,7 +84,7 @@ def real_path(path: str | Path) -> Path:
     return Path(os.path.realpath(path))
 
 
-def list_matching(folder: Path, pattern: str) -> list[Path]:
+def glob_paths(folder: Path, pattern: str) -> list[Path]:
     """Return the paths below a folder that match a pattern with one folder of `*` or `**`, sorted."""
     above, _, below = pattern.partition("*")
     top = folder / above.rpartition("/")[0]

@@ -7,26 +7,33 @@ from collections.abc import Callable, Generator, Iterator, Sequence, Set
 from contextlib import contextmanager
 from pathlib import Path
 
-from interlock.services.files.filesystem import Anchor
+from interlock.services.files.filesystem import HeldDirectory
 from interlock.services.files.ignore import IgnoreRules, Layer, is_entry_ignored
 from interlock.services.files.protected import (
     ProtectedPaths,
     find_private_hard_link,
-    first_private_name,
+    find_private_name,
     fold_name,
-    is_path_through_process,
     is_private_name,
+    is_process_dependent_path,
     parse_stored_output_name,
     resolve_links,
-    resolve_path_of_plan,
+    resolve_plan_path,
     resolve_stored_output,
-    to_intended_path,
+    to_absolute_path,
 )
 from interlock.state.errors import ConfigError, UserError
 from interlock.state.settings import Settings
 from interlock.state.text import replace_surrogates
-from interlock.state.workspace import Buffers, LeaveOut, PathRefused, Place, Protection, ignored_text
-from interlock.tools.workspace_files import Kind, entry_kind, open_directory, stat_without_links
+from interlock.state.workspace import (
+    Buffers,
+    LeaveOut,
+    OpenDirEntry,
+    PathRefused,
+    Protection,
+    ignored_path_message,
+)
+from interlock.tools.workspace_files import Kind, entry_kind, open_directory, stat_refusing_links
 
 DEPENDENCIES = "node_modules"
 """Read-only, and omitted from listings like git-ignored files."""
@@ -65,7 +72,7 @@ class FolderWorkspace:
         state = (self._outputs.parent,) if self._outputs else ()
         self._closed = tuple(d for d in (*_KERNEL, *state) if self._is_below_a_root(d))
         """No part of a workspace that lies around it, such as `/` or the home directory."""
-        self._anchors = {d: Anchor(d) for d in self._roots}
+        self._anchors = {d: HeldDirectory(d) for d in self._roots}
         custom = [self.root / path for path in custom_ignore]
         self._rules = {
             d: IgnoreRules(d, git=git_ignore, agent=agent_ignore, custom=custom if d == self.root else ())
@@ -82,13 +89,13 @@ class FolderWorkspace:
 
     def resolve_readable(self, path: str) -> Path:
         """See `Workspace.resolve_readable`; also refuses ignored files, but not ignored directories."""
-        real = self._find_stored_output(path) or self.find_plan_file(path) or self._resolve_allowed(path)
+        real = self._find_stored_output(path) or self.find_plan_file(path) or self._resolve_allowed_path(path)
         if os.path.isdir(real):  # noqa: PTH112 - Path.is_dir raises for names that are too long
             return real
-        self._refuse_users_ignored(path, real)
+        self._refuse_if_user_ignored(path, real)
         there = os.path.isfile(real)  # noqa: PTH113 - as above; else it may be a pattern
-        if there and not self._is_in_dependencies(real) and self.is_ignored(real):
-            raise PathRefused(ignored_text(path, git=True))
+        if there and not self._is_in_node_modules(real) and self.is_ignored(real):
+            raise PathRefused(ignored_path_message(path, git=True))
         return real
 
     def _find_stored_output(self, path: str) -> Path | None:
@@ -105,35 +112,35 @@ class FolderWorkspace:
         """See `Workspace.resolve_writable`; git-ignored files may be written."""
         if plan := self.find_plan_file(path):
             return plan
-        real = self._resolve_allowed(path)
+        real = self._resolve_allowed_path(path)
         if real in self._roots:
             raise PathRefused(f"{path!r} is the workspace itself; name a file in it.")
         if (shown := replace_surrogates(str(real))) != str(real):  # nor can the journal name it
             raise PathRefused(
                 f"{path!r} leads to {shown!r}, a name that isn't UTF-8; change it with a command."
             )
-        if self._is_in_dependencies(real):
+        if self._is_in_node_modules(real):
             raise PathRefused(
                 f"{path!r} lies in node_modules, which is read only; change the project's own files."
             )
-        self._refuse_users_ignored(path, real)
+        self._refuse_if_user_ignored(path, real)
         return real
 
-    def _refuse_users_ignored(self, path: str, real: Path) -> None:
+    def _refuse_if_user_ignored(self, path: str, real: Path) -> None:
         if self.is_ignored(real, git=False):
-            raise PathRefused(ignored_text(path, git=False))
+            raise PathRefused(ignored_path_message(path, git=False))
 
     def find_protection(self, path: str) -> Protection | None:
         """See `Workspace.find_protection`. Checks both the path as written and its target."""
         try:
-            absolute = to_intended_path(path, self.root)
+            absolute = to_absolute_path(path, self.root)
             real = resolve_links(absolute)
         except PathRefused:
             return None
-        if resolve_path_of_plan(self.plans, path) is not None:
+        if resolve_plan_path(self.plans, path) is not None:
             return None
         written = Path(os.path.normpath(absolute))
-        if _is_leading_through_process(absolute, written, real) and not absolute.is_relative_to("/dev"):
+        if _is_process_dependent(absolute, written, real) and not absolute.is_relative_to("/dev"):
             return Protection("/proc", "where a command finds other files than this program")
         ways = dict.fromkeys((real, written))
         return next(
@@ -141,7 +148,7 @@ class FolderWorkspace:
         )
 
     def find_plan_file(self, path: str) -> Path | None:
-        return resolve_path_of_plan(self.plans, path)
+        return resolve_plan_path(self.plans, path)
 
     def display_path(self, path: Path) -> str:
         """Return the path relative to the workspace; absolute in an included directory, so that it stays usable."""
@@ -150,20 +157,20 @@ class FolderWorkspace:
         return _CONTROL.sub(lambda m: f"\\x{ord(m[0]):02x}", replace_surrogates(text))
 
     def is_ignored(self, path: Path, *, git: bool = True) -> bool:
-        root = self._root_of(path)
+        root = self._find_root_of(path)
         if root is None or path == root:
             return False
-        if git and self._is_in_dependencies(path):
+        if git and self._is_in_node_modules(path):
             return True
         return self._rules[root].is_ignored(str(path), os.path.isdir(path), git=git)  # noqa: PTH112 - as above
 
-    def ignore_test_for(self, directory: Path, *, git: bool = True) -> Callable[[str, bool], bool]:
-        root = self._root_of(directory)
+    def make_ignore_test(self, directory: Path, *, git: bool = True) -> Callable[[str, bool], bool]:
+        root = self._find_root_of(directory)
         if root is None:
             return lambda _name, _is_dir: False
-        inside = self._rules[root].make_entry_test(str(directory), git=git)
-        below = git and self._is_in_dependencies(directory)
-        closed = self._closed_names_in(str(directory))
+        inside = self._rules[root].make_ignore_test(str(directory), git=git)
+        below = git and self._is_in_node_modules(directory)
+        closed = self._inaccessible_names_in(str(directory))
         return lambda name, is_dir: (
             below or name in closed or (git and fold_name(name) == DEPENDENCIES) or inside(name, is_dir)
         )
@@ -176,17 +183,17 @@ class FolderWorkspace:
         stop: Callable[[], None] = lambda: None,
         leave_out: LeaveOut | None = None,
     ) -> Sequence[str]:
-        root = self._root_of(start)
+        root = self._find_root_of(start)
         if root is None:
             return ()
         try:
-            with self.open_place(start) as place:
-                mode = stat_without_links(place).st_mode
+            with self.open_parent_directory(start) as place:
+                mode = stat_refusing_links(place).st_mode
         except OSError:
             return ()
         if not stat.S_ISDIR(mode):
             return [str(start)] if stat.S_ISREG(mode) else []
-        git = not include_ignored and not self._is_in_dependencies(start)
+        git = not include_ignored and not self._is_in_node_modules(start)
         return self._list_files_below(str(start), self._rules[root], stop, leave_out, git=git)
 
     def _list_files_below(
@@ -211,7 +218,7 @@ class FolderWorkspace:
             if path != start and leave_out and leave_out(path.rpartition("/")[2], beside, names):
                 return
             if git and path != start and ".gitignore" in names:
-                layers = rules.add_directory_layer(layers, path)
+                layers = rules.with_directory_layer(layers, path)
             opened.append((f"{path.removesuffix('/')}/", iter(found), layers, names))
 
         open_directory(start, rules.git_layers(start) if git else [])
@@ -237,36 +244,36 @@ class FolderWorkspace:
         return files
 
     @contextmanager
-    def open_place(self, path: Path, *, make: bool = False) -> Generator[Place]:
-        folder = self._anchor_folder(path)
+    def open_parent_directory(self, path: Path, *, create_missing: bool = False) -> Generator[OpenDirEntry]:
+        folder = self._require_containing_folder(path)
         if folder not in self._anchors:
-            self._anchors[folder] = Anchor(folder, private=True)  # ours, not the user's
-        if make and self.find_protection(str(path)):
-            self.protected_paths.announce_path(path)
-        with self._anchors[folder].place(path, make=make) as place:
+            self._anchors[folder] = HeldDirectory(folder, private=True)  # ours, not the user's
+        if create_missing and self.find_protection(str(path)):
+            self.protected_paths.announce_new_path(path)
+        with self._anchors[folder].open_place(path, make=create_missing) as place:
             yield place
 
-    def record_written(self, path: Path, digest: str | None) -> None:
-        self.protected_paths.note_written(path, digest)
+    def record_written_digest(self, path: Path, digest: str | None) -> None:
+        self.protected_paths.record_written_digest(path, digest)
 
-    def _anchor_folder(self, path: Path) -> Path:
+    def _require_containing_folder(self, path: Path) -> Path:
         """Return the folder by which a path is reached. Raise `PathRefused` if it is outside of all."""
-        if (root := self._root_of(path)) is not None:
+        if (root := self._find_root_of(path)) is not None:
             return root
         own = (Path(os.path.realpath(d)) for d in (self._outputs, self.plans) if d is not None)
         found = next((d for d in own if path.is_relative_to(d)), None)
         if found is None:
-            raise self._outside_error(str(path))
+            raise self._outside_workspace_error(str(path))
         return found
 
     def _list_entries(self, path: str) -> list[tuple[str, Kind]]:
         try:
             with (
-                self.open_place(Path(path)) as place,
+                self.open_parent_directory(Path(path)) as place,
                 open_directory(place) as directory,
                 os.scandir(directory) as found,
             ):
-                closed = self._closed_names_in(path)
+                closed = self._inaccessible_names_in(path)
                 return sorted((e.name, entry_kind(e)) for e in found if e.name not in closed)
         except OSError:  # gone or unreadable: treated as empty
             return []
@@ -277,28 +284,28 @@ class FolderWorkspace:
             target = resolve_links(path)
         except PathRefused:
             return False
-        root = self._root_of(target)
-        if root is None or first_private_name(names_below(target, root)) or not os.path.isfile(target):  # noqa: PTH113 - a name may be too long for Path.is_file
+        root = self._find_root_of(target)
+        if root is None or find_private_name(path_parts_below(target, root)) or not os.path.isfile(target):  # noqa: PTH113 - a name may be too long for Path.is_file
             return False
         return rules is not self._rules[root] or not self.is_ignored(target, git=False)
 
-    def _resolve_allowed(self, path: str) -> Path:
+    def _resolve_allowed_path(self, path: str) -> Path:
         """Return the real path. Raise `PathRefused` if it is outside the workspace or private."""
-        absolute = to_intended_path(path, self.root)
+        absolute = to_absolute_path(path, self.root)
         real = resolve_links(absolute)
-        root = self._root_of(real)
+        root = self._find_root_of(real)
         if root is None:
-            raise self._outside_error(path)
+            raise self._outside_workspace_error(path)
         # Check the path as written as well as its target: a private name can link to somewhere harmless.
         written = Path(os.path.normpath(absolute))
-        if _is_leading_through_process(absolute, written, real):
+        if _is_process_dependent(absolute, written, real):
             raise PathRefused(f"{path!r} is refused: it leads each process elsewhere; name the file itself.")
         # `link/..` is the parent of the link's target, but people and patterns ignore the link.
-        if ".." in absolute.parts and self._root_of(resolve_links(written)) is None:
-            raise self._outside_error(path)
-        lexical = None if written == real else self._root_of(written)
+        if ".." in absolute.parts and self._find_root_of(resolve_links(written)) is None:
+            raise self._outside_workspace_error(path)
+        lexical = None if written == real else self._find_root_of(written)
         for name, top in ((real, root), (written, lexical)):
-            if top and (found := first_private_name(names_below(name, top))):
+            if top and (found := find_private_name(path_parts_below(name, top))):
                 raise PathRefused(f"{path!r} is refused: tools may not touch {found!r}; go on without it.")
         hides = self._is_hidden_by_user if self._rules[root].agent_layers() else None
         if twin := find_private_hard_link(real, root, hides):
@@ -310,10 +317,10 @@ class FolderWorkspace:
     def _is_hidden_by_user(self, file: str) -> bool:
         return self.is_ignored(Path(file), git=False)
 
-    def _outside_error(self, path: str) -> PathRefused:
+    def _outside_workspace_error(self, path: str) -> PathRefused:
         return PathRefused(f"{path!r} leads outside the workspace; name a path inside {str(self.root)!r}.")
 
-    def _root_of(self, path: Path) -> Path | None:
+    def _find_root_of(self, path: Path) -> Path | None:
         text = f"{path}/"  # Path.is_relative_to takes 20 times as long
         root = next((root for prefix, root in self._prefixes if text.startswith(prefix)), None)
         if root and any(path.is_relative_to(d) and not root.is_relative_to(d) for d in self._closed):
@@ -323,20 +330,20 @@ class FolderWorkspace:
     def _is_below_a_root(self, path: Path) -> bool:
         return any(path.is_relative_to(root) and path != root for root in self._roots)
 
-    def _closed_names_in(self, directory: str) -> Set[str]:
+    def _inaccessible_names_in(self, directory: str) -> Set[str]:
         return {d.name for d in self._closed if str(d.parent) == directory}
 
-    def _is_in_dependencies(self, path: Path) -> bool:
-        root = self._root_of(path)
-        return root is not None and DEPENDENCIES in map(fold_name, names_below(path, root))
+    def _is_in_node_modules(self, path: Path) -> bool:
+        root = self._find_root_of(path)
+        return root is not None and DEPENDENCIES in map(fold_name, path_parts_below(path, root))
 
 
-def _is_leading_through_process(absolute: Path, written: Path, real: Path) -> bool:
-    """Return whether a path leads each process elsewhere; `written`: the path without `..`."""
-    return (written != real or ".." in absolute.parts) and is_path_through_process(absolute)
+def _is_process_dependent(absolute: Path, normalized: Path, real: Path) -> bool:
+    """Return whether a path leads each process elsewhere; `normalized`: the path without `..`."""
+    return (normalized != real or ".." in absolute.parts) and is_process_dependent_path(absolute)
 
 
-def names_below(path: Path, root: Path) -> Sequence[str]:
+def path_parts_below(path: Path, root: Path) -> Sequence[str]:
     """Return the names on the way from the root to a path inside it."""
     return path.parts[len(root.parts) :]
 

@@ -38,7 +38,7 @@ _ORDER: tuple[HookDecision, ...] = ("none", "allow", "ask", "block")
 _Word = Literal["allow", "approve", "ask", "deny", "block"]
 
 
-class Reply(Frozen):
+class HookReply(Frozen):
     """The effective part of a hook's reply."""
 
     decision: HookDecision = "none"
@@ -92,19 +92,19 @@ def strictest_hook_decision(*decisions: HookDecision) -> HookDecision:
     return max(decisions, key=_ORDER.index)
 
 
-def parse_reply(ended: ProcessEnd, stderr: str, *, required: bool, timeout_s: float = 60.0) -> Reply:
+def parse_reply(ended: ProcessEnd, stderr: str, *, required: bool, timeout_s: float = 60.0) -> HookReply:
     """Parse a hook's result. Exit 0: stdout is the reply; 2: block, stderr says why; else warn (block if required)."""
     answer, unread = _parse_stdout(ended)
-    reply, unfit = _build_reply(answer) if answer is not None else (Reply(), "")
+    reply, unfit = _build_reply(answer) if answer is not None else (HookReply(), "")
     if ended.exit_code == BLOCKS:
         text = stderr.strip() or reply.reason or ("" if answer else ended.output.strip())
         reply = reply.model_copy(
             update={"decision": "block", "reason": replace_surrogates(text)[:REASON_CHARS]}
         )
     elif problem := _hook_failure_reason(ended, stderr, timeout_s) or unread or unfit:
-        reply = _restrict_failed_reply(answer or {}, problem, required)
+        reply = _reduce_to_restrictions(answer or {}, problem, required)
     elif answer is None:
-        reply = Reply(message=replace_surrogates(ended.output.strip())[:REASON_CHARS])
+        reply = HookReply(message=replace_surrogates(ended.output.strip())[:REASON_CHARS])
     if reply.decision == "block" and not reply.reason:
         reply = reply.model_copy(update={"reason": NO_REASON})
     took = round(ended.duration_s * 1000)
@@ -135,15 +135,15 @@ def _parse_stdout(ended: ProcessEnd) -> tuple[dict[str, Any] | None, str]:
     return cast(dict[str, Any], clean_json(cast(dict[str, Any], value))), ""
 
 
-def _build_reply(fields: Mapping[str, Any]) -> tuple[Reply, str]:
+def _build_reply(fields: Mapping[str, Any]) -> tuple[HookReply, str]:
     """Build a reply from the fields, or say why they can't be used."""
     try:
         answer = _Answer.model_validate(fields)
     except ValidationError as error:
-        return Reply(), f"its output can't be used: {': '.join(first_validation_error(error))}"
+        return HookReply(), f"its output can't be used: {': '.join(first_validation_error(error))}"
     specific = answer.specific or _Specific()
     reason = answer.reason or specific.permissionDecisionReason or ""
-    reply = Reply(
+    reply = HookReply(
         decision=strictest_hook_decision(
             _to_decision(answer.decision), _to_decision(specific.permissionDecision)
         ),
@@ -187,7 +187,7 @@ def _hook_failure_reason(ended: ProcessEnd, stderr: str, timeout_s: float) -> st
             return f"it exited with {ended.exit_code}{tail}" if ended.exit_code else ""
 
 
-def _restrict_failed_reply(answer: Mapping[str, Any], problem: str, required: bool) -> Reply:
+def _reduce_to_restrictions(answer: Mapping[str, Any], problem: str, required: bool) -> HookReply:
     """Reduce a failed hook's reply to its restrictions; a required hook blocks by failing."""
     specific: Any = answer.get("hookSpecificOutput")
     permission: object = cast(Any, specific).get("permissionDecision") if isinstance(specific, dict) else None
@@ -196,7 +196,7 @@ def _restrict_failed_reply(answer: Mapping[str, Any], problem: str, required: bo
     text = reason if isinstance(reason, str) else ""
     if required and decision != "block":
         decision, text = "block", f"A hook that must answer failed: {problem}."
-    return Reply(
+    return HookReply(
         decision="none" if decision == "allow" else decision,
         reason="" if decision == "allow" else text,
         stop=text or NO_REASON if answer.get("continue") is False else None,
@@ -207,13 +207,13 @@ def _restrict_failed_reply(answer: Mapping[str, Any], problem: str, required: bo
 _JOINED = ("tool_input", "llm_request")
 """Changes to an event's input: partial objects that are merged, with later hooks winning."""
 _MODES = ("AUTO", "ANY", "NONE")
-_TOLD = HookVerdict.model_fields.keys() & Reply.model_fields.keys()
+_TOLD = HookVerdict.model_fields.keys() & HookReply.model_fields.keys()
 
 
 class SourcedReply(NamedTuple):
     name: str
     source: str
-    reply: Reply
+    reply: HookReply
 
 
 def merge_replies(event: HookEvent, replies: Sequence[SourcedReply]) -> HookOutcome:
@@ -237,7 +237,9 @@ def merge_replies(event: HookEvent, replies: Sequence[SourcedReply]) -> HookOutc
     )
 
 
-def next_hook_input(payload: dict[str, JsonValue], event: HookEvent, reply: Reply) -> dict[str, JsonValue]:
+def next_hook_input(
+    payload: dict[str, JsonValue], event: HookEvent, reply: HookReply
+) -> dict[str, JsonValue]:
     """Return the next sequential hook's input, including what this hook changed or added."""
     match event:
         case "BeforeTool":
@@ -313,7 +315,7 @@ class HookEnvironment:
             **payload,
         }
 
-    def variables(self) -> dict[str, str]:
+    def environment_variables(self) -> dict[str, str]:
         """Return the variables under gemini-cli's and Claude Code's names."""
         return {
             "GEMINI_PROJECT_DIR": str(self.workspace),
@@ -328,11 +330,11 @@ class HookEnvironment:
 
 async def run_hook(
     hook: Hook, payload: Mapping[str, JsonValue], processes: Processes, environment: HookEnvironment
-) -> Reply:
+) -> HookReply:
     """Run a hook. Never raises: the reply reports any failure."""
     if hook.broken:
         why = f"A required hook can't be run: {hook.broken}"
-        return Reply(decision="block", reason=why, warning=hook.broken)
+        return HookReply(decision="block", reason=why, warning=hook.broken)
     stdin = json.dumps(payload, ensure_ascii=False).encode("utf-8", "replace")
     stderr = bytearray()
     ended = await processes.run(
@@ -341,7 +343,7 @@ async def run_hook(
         timeout_s=hook.timeout_s,
         limit_chars=OUTPUT_CHARS,
         env={
-            **environment.variables(),
+            **environment.environment_variables(),
             **python_isolation_variables(hook.command, environment.workspace),
             **hook.env,
         },
@@ -353,7 +355,7 @@ async def run_hook(
     )
     fields = reply.model_dump(exclude={"output"})
     output = {k: v if k in _ARGUMENTS else environment.redact.redact_json(v) for k, v in reply.output.items()}
-    return Reply(**environment.redact.redact_json(fields), output=output)
+    return HookReply(**environment.redact.redact_json(fields), output=output)
 
 
 def python_isolation_variables(command: str, workspace: Path) -> dict[str, str]:

@@ -71,9 +71,7 @@ def build_matcher(event: HookEvent, text: str) -> tuple[Matcher, str]:
         return Matcher(text), why
 
 
-def names_of_event_subject(
-    event: HookEvent, subject: str, payload: Mapping[str, JsonValue]
-) -> Collection[str]:
+def event_subject_names(event: HookEvent, subject: str, payload: Mapping[str, JsonValue]) -> Collection[str]:
     """Return all names of an event's subject: tools have aliases, and an agent also matches by its own name."""
     args = payload.get("tool_input")
     return (
@@ -106,7 +104,7 @@ class Hook:
     """Why it can't be run; only required hooks are kept when broken, and they block."""
 
     @property
-    def title(self) -> str:
+    def display_name(self) -> str:
         return self.name or self.command or self.place
 
     @property
@@ -117,7 +115,7 @@ class Hook:
 
 
 @dataclass(frozen=True)
-class HookBook:
+class HookRegistry:
     """All active hooks in the order they run: the project's, then the user's."""
 
     hooks: Sequence[Hook] = ()
@@ -127,7 +125,7 @@ class HookBook:
     """Whether to report hooks that return nothing."""
 
     @property
-    def configured(self) -> str:
+    def configured_event_names(self) -> str:
         """Names of the events that have hooks, comma-joined and sorted."""
         return ",".join(sorted({hook.event for hook in self.hooks}))
 
@@ -193,7 +191,7 @@ class _HookReader:
             if event is None:
                 self._report_or_raise_if_required(f"hooks.{name}: {unknown_event_message(name)}", groups)
             elif not isinstance(groups, list):
-                yield from self._yield_blocking_if_required(
+                yield from self._report_and_block_if_required(
                     event,
                     f"hooks.{name}",
                     groups,
@@ -203,39 +201,41 @@ class _HookReader:
                 for number, group in enumerate(cast(list[Any], groups)):
                     yield from self._read_group(event, f"hooks.{name}.{number}", group, event != name)
 
-    def _read_group(self, event: HookEvent, place: str, data: object, aliased: bool) -> Iterator[Hook]:
+    def _read_group(self, event: HookEvent, dotted_key: str, data: object, aliased: bool) -> Iterator[Hook]:
         try:
-            group = self._validate_settings(_Group, place, data)
+            group = self._validate_settings(_Group, dotted_key, data)
         except ConfigError as error:
-            yield from self._yield_blocking_if_required(event, place, data, str(error))
+            yield from self._report_and_block_if_required(event, dotted_key, data, str(error))
             return
         match, problem = build_matcher(event, group.matcher)
         if problem:
-            self.problems.append(f"{self.source}: {place}.matcher: {problem}.")
+            self.problems.append(f"{self.source}: {dotted_key}.matcher: {problem}.")
         for number, item in enumerate(group.hooks):
-            for hook in self._read_command(event, f"{place}.hooks.{number}", item, aliased):
+            for hook in self._read_command(event, f"{dotted_key}.hooks.{number}", item, aliased):
                 # A guard with an unreadable matcher applies to everything.
                 found = Matcher() if problem and hook.required else match
                 yield replace(hook, matcher=found, sequential=group.sequential)
 
-    def _read_command(self, event: HookEvent, place: str, data: object, aliased: bool) -> Iterator[Hook]:
+    def _read_command(self, event: HookEvent, dotted_key: str, data: object, aliased: bool) -> Iterator[Hook]:
         try:
-            command = self._validate_settings(_Command, place, data)
+            command = self._validate_settings(_Command, dotted_key, data)
         except ConfigError as error:
-            yield from self._yield_blocking_if_required(event, place, data, str(error))
+            yield from self._report_and_block_if_required(event, dotted_key, data, str(error))
             return
         if aliased and "timeout" in command.model_fields_set and command.timeout < _SUSPICIOUS_MS:
             self.problems.append(
-                f"{self.source}: {place}.timeout is {command.timeout:g} milliseconds; for seconds write "
+                f"{self.source}: {dotted_key}.timeout is {command.timeout:g} milliseconds; for seconds write "
                 f"{command.timeout * 1000:g}."
             )
         unset: list[str] = []
         env = {name: expand_variables(value, self.env, unset) for name, value in command.env.items()}
-        self.problems += [f"{self.source}: {place}.env names ${name}, which is not set." for name in unset]
+        self.problems += [
+            f"{self.source}: {dotted_key}.env names ${name}, which is not set." for name in unset
+        ]
         yield Hook(
             event=event,
             source=self.source,
-            place=place,
+            place=dotted_key,
             command=command.command,
             name=command.name,
             timeout_s=command.timeout / 1000,
@@ -244,25 +244,27 @@ class _HookReader:
             idempotent=command.idempotent,
         )
 
-    def _validate_settings(self, model: type[_Model], place: str, data: object) -> _Model:
+    def _validate_settings(self, model: type[_Model], dotted_key: str, data: object) -> _Model:
         """Validate `data` and report unknown keys. Raises `ConfigError`."""
         if not isinstance(data, dict):
-            raise ConfigError(self._wrong_type_message(place, data, "an object"))
+            raise ConfigError(self._wrong_type_message(dotted_key, data, "an object"))
         table = cast(dict[str, Any], data)
         try:
             found = model.model_validate(table)
         except ValidationError as error:
-            raise ConfigError(describe_validation_error(self.source, table, error, f"{place}.")) from None
+            raise ConfigError(
+                describe_validation_error(self.source, table, error, f"{dotted_key}.")
+            ) from None
         for key in found.model_extra or ():
             hint = did_you_mean(key, model.model_fields, cutoff=0.6)
-            self.problems.append(f"{self.source}: {place}: unknown setting {key!r}.{hint}")
+            self.problems.append(f"{self.source}: {dotted_key}: unknown setting {key!r}.{hint}")
         return found
 
-    def _wrong_type_message(self, place: str, data: object, expected: str) -> str:
-        return f"{self.source}: {place} is {format_value(data)}, expected {expected}."
+    def _wrong_type_message(self, dotted_key: str, data: object, expected: str) -> str:
+        return f"{self.source}: {dotted_key} is {format_value(data)}, expected {expected}."
 
-    def _yield_blocking_if_required(
-        self, event: HookEvent, place: str, data: object, problem: str
+    def _report_and_block_if_required(
+        self, event: HookEvent, dotted_key: str, data: object, problem: str
     ) -> Iterator[Hook]:
         """Skip a malformed definition, unless it is marked required: then it blocks."""
         required = _is_marked_required(data)
@@ -273,7 +275,7 @@ class _HookReader:
         )
         self.problems.append(f"{problem.rstrip('.')}; {effect}.")
         if required:
-            yield Hook(event=event, source=self.source, place=place, required=True, broken=problem)
+            yield Hook(event=event, source=self.source, place=dotted_key, required=True, broken=problem)
 
     def _report_or_raise_if_required(self, problem: str, data: object) -> None:
         if _is_marked_required(data):
@@ -281,7 +283,7 @@ class _HookReader:
         self.problems.append(f"{self.source}: {problem} Its hooks don't count.")
 
 
-def load_hooks(layers: Sequence[HookLayer], env: Mapping[str, str]) -> HookBook:
+def load_hooks(layers: Sequence[HookLayer], env: Mapping[str, str]) -> HookRegistry:
     """Load the hooks of all sources, the project's first, so that the user's take precedence.
 
     A project can't disable the user's hooks. Raises `ConfigError` for a required hook of an unknown event.
@@ -290,14 +292,14 @@ def load_hooks(layers: Sequence[HookLayer], env: Mapping[str, str]) -> HookBook:
     hooks: list[Hook] = []
     for layer in sorted(layers, key=lambda layer: not layer.project):
         found = list(_HookReader(layer.source, env, problems).read_hooks(layer.hooks))
-        off = _disabled_hooks([other for other in layers if layer.project or not other.project])
+        off = _disabled_hook_names([other for other in layers if layer.project or not other.project])
         if off is not None:
             hooks += [hook for hook in found if not {hook.name, hook.command} & off - {""}]
     shows = [layer.config.get("notifications", True) for layer in layers if not layer.project]
-    return HookBook(tuple(hooks), tuple(problems), notifications=all(shows[-1:]))
+    return HookRegistry(tuple(hooks), tuple(problems), notifications=all(shows[-1:]))
 
 
-def _disabled_hooks(layers: Sequence[HookLayer]) -> set[str] | None:
+def _disabled_hook_names(layers: Sequence[HookLayer]) -> set[str] | None:
     """Return the names and commands that are disabled; None if all are."""
     enabled = [layer.config["enabled"] for layer in layers if "enabled" in layer.config]
     if not all(enabled[-1:]):

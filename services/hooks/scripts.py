@@ -47,14 +47,14 @@ def find_scripts(
     """
     line = _ScriptFinder(root)
     line.exclude = exclude
-    yield from (path for path in line.read(command) if not exclude(path))
+    yield from (path for path in line.scan_command_line(command) if not exclude(path))
 
 
 def can_run_isolated(command: str, root: Path) -> bool:
     """Return whether Python, run by this command, needs no module from the folder, so that it can be kept from
     looking there (`PYTHONSAFEPATH`)."""
     found = _ScriptFinder(root)
-    for _ in found.read(command):
+    for _ in found.scan_command_line(command):
         pass
     return (
         bool(found.python or found.code)
@@ -81,14 +81,14 @@ class _ScriptFinder:
         self.seen: set[Path] = set()
         self.exclude: Callable[[Path], bool] = lambda _: False
 
-    def read(self, command: str) -> Iterator[Path]:
+    def scan_command_line(self, command: str) -> Iterator[Path]:
         for words in split_simple_commands(_PROJECT.sub(f"{self.root}/", command)):
             if words[0] in ("cd", "pushd") and len(words) > 1:
                 self.base = self.base / words[-1]
             else:
-                yield from self._scripts_of_command(words)
+                yield from self._files_used_by_command(words)
 
-    def _scripts_of_command(self, words: Sequence[str]) -> Iterator[Path]:
+    def _files_used_by_command(self, words: Sequence[str]) -> Iterator[Path]:
         given = [found for word in words if (found := ASSIGNED.fullmatch(word))]
         rest = [word for word in words if not ASSIGNED.fullmatch(word)]
         for name, value in ((one[1], one[2]) for one in given if one[1] in _SEARCHED):
@@ -98,22 +98,22 @@ class _ScriptFinder:
         if not rest:
             return
         python = any(_PYTHON.fullmatch(Path(word).name) for word in rest)
-        files = [path for word in rest if (path := self._path_in_root(word))]
+        files = [path for word in rest if (path := self._find_file_in_root(word))]
         yield from files
         for before, word in pairwise(rest):
             if before == "-m" and python:
                 self.modules = True
-                yield from self._files_of_module(word)
+                yield from self._files_used_by_module(word)
             elif _CODE.fullmatch(before) and self.depth < _DEEPEST:
-                yield from self._files_of_code(word, python)
-        for path in self._files_run_by(rest):
+                yield from self._files_used_by_inline_code(word, python)
+        for path in self._files_executed_by_command(rest):
             yield from self._files_needed_to_run(path, python)
 
-    def _files_run_by(self, words: Sequence[str]) -> Iterator[Path]:
+    def _files_executed_by_command(self, words: Sequence[str]) -> Iterator[Path]:
         """Yield what is run of the files among the words of a command: an interpreter, and its script."""
         before, packaged = "", False
         for word in words:
-            name, path = Path(word).name, self._path_in_root(word)
+            name, path = Path(word).name, self._find_file_in_root(word)
             if path:
                 yield path
             if _PYTHON.fullmatch(name) or name in _RUNS | _PACKAGES:
@@ -126,7 +126,7 @@ class _ScriptFinder:
                 return  # a program from elsewhere; what is named behind it is only read
             before = word
 
-    def _path_in_root(self, word: str) -> Path | None:
+    def _find_file_in_root(self, word: str) -> Path | None:
         """Return the path of a file or link in the folder."""
         with suppress(OSError, ValueError):  # not a path
             path = Path(os.path.normpath(self.base / word))
@@ -135,7 +135,7 @@ class _ScriptFinder:
                 return path
         return None
 
-    def _files_needed_to_run(self, path: Path, python: bool) -> Iterator[Path]:
+    def _files_needed_to_run(self, path: Path, is_python: bool) -> Iterator[Path]:
         """Yield what running a file takes from the folder."""
         if path in self.seen or self.exclude(path):
             return
@@ -145,7 +145,7 @@ class _ScriptFinder:
                 path.parent.parent if path.parent.name == "bin" else path.parent
             )
             return
-        if python or path.suffix == ".py":
+        if is_python or path.suffix == ".py":
             self.python.append(path)
         yield from self._files_importable_from(path.parent)
         with suppress(OSError):
@@ -154,22 +154,22 @@ class _ScriptFinder:
                 yield from self._imported_files(text, path.parent)
             elif path.suffix in (".sh", ".bash", "") and self.depth < _DEEPEST:
                 for line in _OWN_FOLDER.sub(str(path.parent), text).splitlines()[:_MOST_LINES]:
-                    yield from _ScriptFinder(self.root, self.depth + 1).read(line)
+                    yield from _ScriptFinder(self.root, self.depth + 1).scan_command_line(line)
             for name in _RELATIVE.findall(text) if path.suffix not in (".py", ".sh") else ():
                 module = os.path.normpath(path.parent / name)
                 yield from (Path(f"{module}{end}") for end in ("", ".js", ".mjs", ".cjs", ".ts"))
 
-    def _files_of_code(self, text: str, python: bool) -> Iterator[Path]:
-        if not python:
+    def _files_used_by_inline_code(self, text: str, is_python: bool) -> Iterator[Path]:
+        if not is_python:
             inner = _ScriptFinder(self.root, self.depth + 1)
             inner.base = self.base
-            yield from inner.read(text)
+            yield from inner.scan_command_line(text)
             return
         self.code = True
         yield from self._files_importable_from(self.base)
         yield from self._imported_files(text, self.base)
 
-    def _files_of_module(self, name: str) -> Iterator[Path]:
+    def _files_used_by_module(self, name: str) -> Iterator[Path]:
         yield from self._files_importable_from(self.base)
         parts = name.split(".")
         top, whole = self.base / parts[0], self.base.joinpath(*parts)
@@ -179,7 +179,7 @@ class _ScriptFinder:
         for file in (whole.with_suffix(".py"), whole / "__main__.py", top.with_suffix(".py")):
             yield file
             if is_file(file):
-                yield from self._files_needed_to_run(file, python=True)
+                yield from self._files_needed_to_run(file, is_python=True)
 
     def _files_importable_from(self, folder: Path) -> Iterator[Path]:
         """Yield a folder that modules are imported from; of the root, where everybody works, only modules that would

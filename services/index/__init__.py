@@ -18,19 +18,19 @@ from interlock.services.files.disk import convert_store_errors
 from interlock.services.files.filesystem import sha256
 from interlock.services.index.database import IndexFile, write_transaction
 from interlock.services.index.embedding import Embedder
-from interlock.services.index.ranking import VectorSearch, rank_candidates, search_by_words, word_columns
+from interlock.services.index.ranking import VectorSearch, rank_candidates, search_by_words, to_index_columns
 from interlock.services.index.sources import (
     PreparedFile,
     Source,
-    iterate_sources,
+    iterate_source_files,
     outermost_excluded_folder,
-    prepare_file,
+    prepare_file_for_index,
     read_source,
 )
 from interlock.services.secrets.redaction import Redactor
 from interlock.state.calls import ToolError
 from interlock.state.deps import StopFlag, run_in_thread
-from interlock.state.search import Asked, Candidates, Hit, IndexInfo, Progress
+from interlock.state.search import Candidates, Hit, IndexInfo, IndexQuery, Progress
 from interlock.state.workspace import Workspace
 from interlock.tools.code_definitions import load_languages
 
@@ -70,40 +70,40 @@ class WorkspaceIndex:
     def has_embeddings(self) -> bool:
         return self._embedder is not None and not self._failed
 
-    def check_query(self, asked: Asked) -> Asked:
-        if asked.language is not None and asked.language not in load_languages():
-            near = get_close_matches(asked.language, load_languages(), 3, 0.5) or sorted(load_languages())
+    def validate_query(self, query: IndexQuery) -> IndexQuery:
+        if query.language is not None and query.language not in load_languages():
+            near = get_close_matches(query.language, load_languages(), 3, 0.5) or sorted(load_languages())
             raise ToolError(
-                "invalid_tool_params", f"No language {asked.language!r}; there is {', '.join(near)}."
+                "invalid_tool_params", f"No language {query.language!r}; there is {', '.join(near)}."
             )
-        path, root = self._workspace.resolve_readable(asked.path), self._workspace.root
+        path, root = self._workspace.resolve_readable(query.path), self._workspace.root
         if not path.is_relative_to(root):
-            raise ToolError("path_refused", f"{asked.path!r} isn't indexed, only the workspace itself is.")
+            raise ToolError("path_refused", f"{query.path!r} isn't indexed, only the workspace itself is.")
         if not path.exists():
-            raise ToolError("file_not_found", f"No file or folder {asked.path!r} in the workspace.")
-        return asked.model_copy(update={"path": path.relative_to(root).as_posix()})
+            raise ToolError("file_not_found", f"No file or folder {query.path!r} in the workspace.")
+        return query.model_copy(update={"path": path.relative_to(root).as_posix()})
 
     def include_folder_of(self, path: str) -> "WorkspaceIndex":
         self._named = path
         return self
 
-    async def try_scan_files(self) -> bool:
-        return await self._run_exclusively(self._try_scan_files)
+    async def try_lock_and_scan_files(self) -> bool:
+        return await self._run_exclusively(self._try_lock_and_scan_files)
 
-    async def compare_files(self) -> tuple[int, int]:
+    async def diff_files_with_index(self) -> tuple[int, int]:
         return await self._run_exclusively(self._compare_files)
 
-    async def cut_next_files(self) -> int:
-        return await self._run_exclusively(self._cut_next_files)
+    async def chunk_next_files(self) -> int:
+        return await self._run_exclusively(self._chunk_next_files)
 
     async def embed_next_files(self) -> None:
         if not self._batch:  # the previous process cut them
-            await self.cut_next_files()
+            await self.chunk_next_files()
         if self._embedder is None or self._failed:
             return
         texts = [f"{f.source.path} {c.name}\n{c.text}" for f in self._batch for c in f.chunks]
         try:
-            vectors = iter(await self._embedder.vectors(texts))
+            vectors = iter(await self._embedder.embed_texts(texts))
         except ToolError as error:
             # Go on by words alone; files that only lack vectors wait for the next update.
             self._failed = str(error)
@@ -115,24 +115,24 @@ class WorkspaceIndex:
     async def store_next_files(self) -> tuple[int, int]:
         if not self._batch:
             with suppress(ToolError):  # the query says why only words are compared
-                await (self.embed_next_files() if self.has_embeddings else self.cut_next_files())
+                await (self.embed_next_files() if self.has_embeddings else self.chunk_next_files())
         return await self._run_exclusively(self._store_next_files)
 
     async def release_lock(self) -> None:
         await self._run_exclusively(self._release_lock)  # cancelled work may still be running in its thread
 
-    async def find_candidates(self, asked: Asked) -> Candidates:
+    async def find_candidates(self, query: IndexQuery) -> Candidates:
         error, vector = self._failed or None, None
         if self._embedder is not None and not self._failed:
             try:
-                (vector,) = await self._embedder.vectors([asked.query], is_query=True)
+                (vector,) = await self._embedder.embed_texts([query.query], is_query=True)
             except ToolError as failed:
                 error = str(failed)
-        found = await self._run_exclusively(self._find_candidates, asked, vector)
+        found = await self._run_exclusively(self._find_candidates, query, vector)
         return found.model_copy(update={"error": error})
 
-    def rank_candidates(self, found: Candidates, asked: Asked) -> list[tuple[int, float]]:
-        return rank_candidates(found, asked)
+    def rank_candidates(self, found: Candidates, query: IndexQuery) -> list[tuple[int, float]]:
+        return rank_candidates(found, query)
 
     async def read_hits(self, ranked: Sequence[tuple[int, float]]) -> list[Hit]:
         return await self._run_exclusively(self._read_hits, ranked)
@@ -140,24 +140,24 @@ class WorkspaceIndex:
     async def read_info(self) -> IndexInfo:
         return await self._run_exclusively(self._read_info)
 
-    async def update(self, path: str, report: Progress, within_s: float) -> IndexInfo:
+    async def update(self, path: str, on_progress: Progress, within_s: float) -> IndexInfo:
         async with self._updating:
             until = time.monotonic() + within_s
-            while not await self.include_folder_of(path).try_scan_files():
+            while not await self.include_folder_of(path).try_lock_and_scan_files():
                 if time.monotonic() >= until:
                     return (await self.read_info()).model_copy(update={"state": "indexing"})
-                report(*await self.count_indexed_files())
+                on_progress(*await self.count_indexed_files())
                 await asyncio.sleep(WAIT_S)
             try:
-                left, removed = await self.compare_files()
+                left, removed = await self.diff_files_with_index()
                 added = 0
                 while left and time.monotonic() < until:
-                    added += await self.cut_next_files()
+                    added += await self.chunk_next_files()
                     if self.has_embeddings:
                         with suppress(ToolError):  # the query says why only words are compared
                             await self.embed_next_files()
                     left, total = await self.store_next_files()
-                    report(total - left, total)
+                    on_progress(total - left, total)
                 return (await self.read_info()).model_copy(update={"added": added, "removed": removed})
             finally:
                 await self.release_lock()
@@ -175,10 +175,10 @@ class WorkspaceIndex:
 
         return await run_in_thread(locked)
 
-    def _try_scan_files(self) -> bool:
+    def _try_lock_and_scan_files(self) -> bool:
         if not self._file.try_lock():
             return False
-        found = iterate_sources(self._workspace, self._named, self._check)
+        found = iterate_source_files(self._workspace, self._named, self._check)
         self._found = [source for source in found if self._redact(source.path) == source.path]
         self._pending, self._batch, self._failed = None, [], ""
         return True
@@ -188,7 +188,7 @@ class WorkspaceIndex:
         self._file.unlock()
 
     def _compare_files(self) -> tuple[int, int]:
-        if self._found is None and not self._try_scan_files():
+        if self._found is None and not self._try_lock_and_scan_files():
             self._pending = deque()  # another process is building it
             return 0, 0
         conn = self._file.open_for_writing()
@@ -223,31 +223,31 @@ class WorkspaceIndex:
         for path in known:
             self._check()
             with write_transaction(conn):
-                _delete_file(conn, path)
+                _delete_file_rows(conn, path)
         self._pending, self._total = deque([*pending, *lacking]), len(found)
         self._lacking = {source.path for source in lacking}
         return len(self._pending), len(known)
 
-    def _should_keep_folder(self, inside: str) -> bool:
-        if inside in ("", outermost_excluded_folder(self._workspace, self._named)):
+    def _should_keep_folder(self, folder: str) -> bool:
+        if folder in ("", outermost_excluded_folder(self._workspace, self._named)):
             return False
         return (
-            outermost_excluded_folder(self._workspace, inside) == inside
-            and (self._workspace.root / inside).exists()
+            outermost_excluded_folder(self._workspace, folder) == folder
+            and (self._workspace.root / folder).exists()
         )
 
     def _file_digest(self, source: Source) -> str:
         data = read_source(self._workspace, source.path)
         return "" if data is None else sha256(data)
 
-    def _cut_next_files(self) -> int:
+    def _chunk_next_files(self) -> int:
         if self._pending is None:
             self._compare_files()
         self._batch, size = [], 0
         for source in list(self._pending or ())[:_BATCH_FILES]:
             self._check()
             data = read_source(self._workspace, source.path)
-            self._batch.append(prepare_file(source, data or b"", self._redact))
+            self._batch.append(prepare_file_for_index(source, data or b"", self._redact))
             size += len(data or b"")
             if size > _BATCH_BYTES:
                 break
@@ -258,12 +258,12 @@ class WorkspaceIndex:
             return 0, self._total
         conn = self._file.open_for_writing()
         if self._has_other_vector_size(conn):
-            self._file.recreate()
+            self._file.recreate_tables()
             return self._compare_files()[0], self._total
         with write_transaction(conn):
             for file in self._batch:
-                _delete_file(conn, file.source.path)
-                _insert_file(conn, file, embedded=not self._failed)
+                _delete_file_rows(conn, file.source.path)
+                _insert_file_rows(conn, file, embedded=not self._failed)
             last = len(self._pending) <= len(self._batch)
             conn.execute("update meta set value = ? where key = 'complete'", ("1" if last else "",))
         for _ in self._batch:
@@ -277,7 +277,7 @@ class WorkspaceIndex:
         stored = conn.execute("select length(vector) from vectors limit 1").fetchone()
         return made is not None and stored is not None and stored[0] != len(made)
 
-    def _find_candidates(self, asked: Asked, vector: bytes | None) -> Candidates:
+    def _find_candidates(self, asked: IndexQuery, vector: bytes | None) -> Candidates:
         conn = self._file.open_for_reading()
         if conn is None:
             return Candidates()
@@ -285,7 +285,9 @@ class WorkspaceIndex:
         words = tuple(search_by_words(conn, asked, most))
         if vector is None:
             return Candidates(words=words)
-        return Candidates(words=words, meanings=tuple(self._meanings.nearest(conn, vector, asked, most)))
+        return Candidates(
+            words=words, meanings=tuple(self._meanings.find_nearest_chunks(conn, vector, asked, most))
+        )
 
     def _read_hits(self, ranked: Sequence[tuple[int, float]]) -> list[Hit]:
         conn = self._file.open_for_reading()
@@ -301,9 +303,9 @@ class WorkspaceIndex:
         ]
 
     async def count_indexed_files(self) -> tuple[int, int]:
-        return await self._run_exclusively(self._count_files)
+        return await self._run_exclusively(self._count_indexed_files)
 
-    def _count_files(self) -> tuple[int, int]:
+    def _count_indexed_files(self) -> tuple[int, int]:
         if (conn := self._file.open_for_reading()) is None:
             return 0, 0
         (total,) = conn.execute("select value from meta where key = 'total'").fetchone()
@@ -320,7 +322,7 @@ class WorkspaceIndex:
         return IndexInfo(state="indexed" if complete else "indexing", files=files, chunks=count)
 
 
-def _delete_file(conn: sqlite3.Connection, path: str) -> None:
+def _delete_file_rows(conn: sqlite3.Connection, path: str) -> None:
     """Delete a file. The word index stores no text, so deletion must pass the indexed text again."""
     row = conn.execute("select id from files where path = ?", (path,)).fetchone()
     if row is None:
@@ -328,12 +330,12 @@ def _delete_file(conn: sqlite3.Connection, path: str) -> None:
     for chunk, name, code in conn.execute("select id, name, code from chunks where file = ?", row).fetchall():
         conn.execute(
             "insert into terms (terms, rowid, path, name, said, code) values ('delete', ?, ?, ?, ?, ?)",
-            (chunk, *word_columns(path, name, code)),
+            (chunk, *to_index_columns(path, name, code)),
         )
     conn.execute("delete from files where id = ?", row)
 
 
-def _insert_file(conn: sqlite3.Connection, file: PreparedFile, embedded: bool) -> None:
+def _insert_file_rows(conn: sqlite3.Connection, file: PreparedFile, embedded: bool) -> None:
     source = file.source
     (file_id,) = conn.execute(
         "insert into files (path, language, inside, embedded, signature, sha256)"

@@ -12,8 +12,8 @@ from pathlib import Path
 from interlock.services.files.disk import (
     BUSY_TIMEOUT_S,
     convert_store_errors,
+    ensure_private_file,
     make_private_directory,
-    make_private_file,
     to_disk_error,
 )
 from interlock.state.errors import StoreError
@@ -65,44 +65,44 @@ class IndexFile:
         """Open for writing; requires the lock. Rebuilds an index that is damaged or of another version."""
         with convert_store_errors(self.path, sqlite3.DatabaseError):
             try:
-                conn = self._open()
+                conn = self._open_connection()
                 if (found := _stored_version(conn)) != VERSION:
                     if found is not None:  # its free pages would keep what an older version stored
-                        self._delete_files()
-                        conn = self._open()
+                        self._delete_database_files()
+                        conn = self._open_connection()
                     self._create_tables(conn)
             except sqlite3.DatabaseError as error:
                 if isinstance(error, sqlite3.OperationalError):
                     raise
-                self._delete_files()
-                conn = self._open()
+                self._delete_database_files()
+                conn = self._open_connection()
                 self._create_tables(conn)
             return conn
 
-    def recreate(self) -> None:
+    def recreate_tables(self) -> None:
         """Recreate the index empty; requires the lock."""
         with convert_store_errors(self.path, sqlite3.DatabaseError):
-            self._create_tables(self._open())
+            self._create_tables(self._open_connection())
 
     def open_for_reading(self) -> sqlite3.Connection | None:
         """Open for reading; None if there is no index of this version."""
         if self._conn is None and not self.path.exists():
             return None
         try:
-            conn = self._open()
+            conn = self._open_connection()
             return conn if _stored_version(conn) == VERSION else None
         except sqlite3.DatabaseError:
-            self._close()
+            self._close_connection()
             return None
 
     def close(self) -> None:
-        self._close()
+        self._close_connection()
         self.unlock()
 
-    def _open(self) -> sqlite3.Connection:
+    def _open_connection(self) -> sqlite3.Connection:
         if self._conn is None:
             with self._require_usable_paths(*(Path(f"{self.path}{end}") for end in _ENDS)):
-                make_private_file(self.path)
+                ensure_private_file(self.path)
             conn = sqlite3.connect(
                 self.path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False
             )
@@ -136,13 +136,13 @@ class IndexFile:
             rows = [("version", VERSION), ("workspace", self._workspace), ("complete", ""), ("total", "0")]
             conn.executemany("insert into meta values (?, ?)", rows)
 
-    def _close(self) -> None:
+    def _close_connection(self) -> None:
         if self._conn is not None:
             self._conn.close()
             self._conn = None
 
-    def _delete_files(self) -> None:
-        self._close()
+    def _delete_database_files(self) -> None:
+        self._close_connection()
         for end in _ENDS:
             with suppress(FileNotFoundError):
                 Path(f"{self.path}{end}").unlink()

@@ -24,7 +24,7 @@ _AGAIN = (429, 500, 502, 503, 504)
 _EXTRA = "pip install 'interlock-agent[search]'"
 
 Vectors = Sequence[Sequence[float]]
-_Ask = Callable[[list[str], bool], Awaitable[Vectors]]
+_EmbedFunction = Callable[[list[str], bool], Awaitable[Vectors]]
 """Takes texts, and whether they are queries."""
 
 
@@ -39,7 +39,7 @@ class Embedder:
         """`name`: a Gemini id, `openai:MODEL` or `model2vec:FOLDER`."""
         self.name = name
         self._env, self._redact = env, redact
-        self._ask: _Ask | None = None
+        self._ask: _EmbedFunction | None = None
 
     @property
     def identity(self) -> str:
@@ -47,7 +47,7 @@ class Embedder:
         served = self._env.get("OPENAI_BASE_URL", "") if self.name.startswith("openai:") else ""
         return f"{self.name} {served}".strip()
 
-    async def vectors(self, texts: Sequence[str], *, is_query: bool = False) -> list[bytes]:
+    async def embed_texts(self, texts: Sequence[str], *, is_query: bool = False) -> list[bytes]:
         """Return normalized float32 vectors. Raises `ToolError` with a one-line message."""
         if self._ask is None:
             self._ask = await asyncio.to_thread(self._connect_model)
@@ -75,7 +75,7 @@ class Embedder:
     def _to_tool_error(self, why: str) -> ToolError:
         return ToolError("embedding_failed", f"The embedding model {self.name!r} failed: {why}.")
 
-    def _connect_model(self) -> _Ask:
+    def _connect_model(self) -> _EmbedFunction:
         provider, colon, model = self.name.partition(":")
         if not colon:
             return self._connect_gemini(self.name)
@@ -88,7 +88,7 @@ class Embedder:
             return makers[provider](model)
         raise self._to_tool_error("expected a Gemini id, openai:MODEL or model2vec:FOLDER")
 
-    def _connect_openai(self, model: str) -> _Ask:
+    def _connect_openai(self, model: str) -> _EmbedFunction:
         import httpx
 
         url = f"{(self._env.get('OPENAI_BASE_URL') or _OPENAI_URL).rstrip('/')}/embeddings"
@@ -117,7 +117,7 @@ class Embedder:
 
         return ask
 
-    def _connect_gemini(self, model: str) -> _Ask:
+    def _connect_gemini(self, model: str) -> _EmbedFunction:
         key = find_gemini_key(self._env)
         if key is None:
             raise self._to_tool_error(f"no API key: {' or '.join(GEMINI_KEYS)} is expected")
@@ -151,7 +151,7 @@ class Embedder:
 
         return ask
 
-    def _load_model2vec(self, folder: str) -> _Ask:
+    def _load_model2vec(self, folder: str) -> _EmbedFunction:
         try:
             loader: Any = import_module("model2vec")
         except ImportError as error:

@@ -9,7 +9,7 @@ from functools import cache, lru_cache
 from importlib import import_module
 from typing import Any
 
-from interlock.state.search import Asked, Candidates
+from interlock.state.search import Candidates, IndexQuery
 
 _WORD = re.compile(r"\w+")
 _PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
@@ -35,22 +35,22 @@ _SILENT = frozenset(
 """Stop words of queries."""
 
 
-def split_words(text: str) -> str:
+def to_search_terms(text: str) -> str:
     """Return a text's words in lower case, followed by their parts if they are compound names."""
     return " ".join([_word_with_parts(word) for word in _WORD.findall(text)])
 
 
-def word_columns(path: str, name: str, code: str) -> tuple[str, str, str, str]:
+def to_index_columns(path: str, name: str, code: str) -> tuple[str, str, str, str]:
     """Return a chunk's words as indexed: from its path, name, comments, and whole text.
 
     The path's suffix is dropped, as it is implied by the language.
     """
     comments = " ".join(part for match in _SAID.finditer(code) for part in match.groups() if part)
     return (
-        split_words(path.rpartition(".")[0] or path),
-        split_words(name),
-        split_words(comments),
-        split_words(code),
+        to_search_terms(path.rpartition(".")[0] or path),
+        to_search_terms(name),
+        to_search_terms(comments),
+        to_search_terms(code),
     )
 
 
@@ -63,7 +63,7 @@ def _word_with_parts(word: str) -> str:
 
 def significant_words(query: str) -> list[str]:
     """Return the distinct significant words of a query, or all of them if none is significant."""
-    words = list(dict.fromkeys(split_words(query).split()))
+    words = list(dict.fromkeys(to_search_terms(query).split()))
     return [word for word in words if word not in _SILENT] or words
 
 
@@ -102,13 +102,13 @@ class _Stemmer:
 _stemmer = cache(_Stemmer)
 
 
-def search_by_words(conn: sqlite3.Connection, asked: Asked, limit: int) -> list[tuple[int, float]]:
+def search_by_words(conn: sqlite3.Connection, asked: IndexQuery, limit: int) -> list[tuple[int, float]]:
     """Return chunk ids with scores relative to the best, best first."""
-    words = _find_known_words(conn, asked.query)
+    words = _select_indexed_query_words(conn, asked.query)
     if not words:
         return []
     match = " OR ".join(f'"{word}"' for word in words)
-    condition, values = _filter_condition(asked)
+    condition, values = _build_filter_sql(asked)
     found = conn.execute(
         f"""select terms.rowid, -terms.rank from terms
         cross join chunks on chunks.id = terms.rowid cross join files on files.id = chunks.file
@@ -119,7 +119,7 @@ def search_by_words(conn: sqlite3.Connection, asked: Asked, limit: int) -> list[
     return [(chunk, value / full) for chunk, value in found]
 
 
-def _find_known_words(conn: sqlite3.Connection, query: str) -> list[str]:
+def _select_indexed_query_words(conn: sqlite3.Connection, query: str) -> list[str]:
     """Return the query words found in the index, rarest first."""
     total = (
         conn.execute("select max(id) from chunks").fetchone()[0] or 0
@@ -141,7 +141,7 @@ def _count_chunks_with(conn: sqlite3.Connection, stem: str) -> tuple[int] | None
     return conn.execute("select doc from counts where term = ?", (stem,)).fetchone()
 
 
-def _filter_condition(asked: Asked) -> tuple[str, list[str]]:
+def _build_filter_sql(asked: IndexQuery) -> tuple[str, list[str]]:
     """Build the SQL filter. Paths in a folder sort between `folder/` and `folder0`."""
     folder = asked.path.strip("/")
     conditions = [
@@ -168,14 +168,14 @@ class VectorSearch:
         self._ids: Any = None
         self._vectors: Any = None
 
-    def nearest(
-        self, conn: sqlite3.Connection, vector: bytes, asked: Asked, limit: int
+    def find_nearest_chunks(
+        self, conn: sqlite3.Connection, vector: bytes, asked: IndexQuery, limit: int
     ) -> list[tuple[int, float]]:
         """Return chunk ids with cosine similarities, best first."""
         np: Any = import_module("numpy")
 
-        self._load(conn, len(vector))
-        condition, values = _filter_condition(asked)
+        self._load_vectors(conn, len(vector))
+        condition, values = _build_filter_sql(asked)
         ids, vectors = self._ids, self._vectors
         if condition:
             rows = conn.execute(
@@ -190,14 +190,14 @@ class VectorSearch:
         best = best[np.lexsort((ids[best], -near[best]))]
         return [(int(ids[place]), float(near[place])) for place in best]
 
-    def _load(self, conn: sqlite3.Connection, size: int) -> None:
+    def _load_vectors(self, conn: sqlite3.Connection, vector_bytes: int) -> None:
         np: Any = import_module("numpy")
 
-        now = (conn.execute("pragma data_version").fetchone()[0], conn.total_changes, size)
+        now = (conn.execute("pragma data_version").fetchone()[0], conn.total_changes, vector_bytes)
         if self._at == now:
             return
         rows = conn.execute(
-            "select chunk, vector from vectors where length(vector) = ? order by chunk", (size,)
+            "select chunk, vector from vectors where length(vector) = ? order by chunk", (vector_bytes,)
         ).fetchall()
         self._ids = np.fromiter((row[0] for row in rows), np.int64, len(rows))
         joined = b"".join(row[1] for row in rows)
@@ -205,7 +205,7 @@ class VectorSearch:
         self._at = now
 
 
-def rank_candidates(found: Candidates, asked: Asked) -> list[tuple[int, float]]:
+def rank_candidates(found: Candidates, asked: IndexQuery) -> list[tuple[int, float]]:
     """See `CodeIndex.rank`. With both measures uses reciprocal rank: 1 for a chunk that is first in both."""
     if not found.meanings:
         best = found.words

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from interlock.services.files.filesystem import sha256
 from interlock.services.files.ignore import is_generated_folder
-from interlock.services.index.ranking import word_columns
+from interlock.services.index.ranking import to_index_columns
 from interlock.services.secrets.redaction import Redactor
 from interlock.state.workspace import PathRefused, Workspace
 from interlock.tools.code_definitions import Definition, detect_language, find_definitions
@@ -100,7 +100,7 @@ class _Lines:
         self.lines = lines
         self._until = [0, *accumulate(len(line) + 1 for line in lines)]
 
-    def size(self, start: int, end: int) -> int:
+    def character_count(self, start: int, end: int) -> int:
         return self._until[end] - self._until[start]
 
     def cut_at_definitions(self, scope: _Piece, inner: Sequence[_Tree]) -> list[_Piece]:
@@ -108,19 +108,19 @@ class _Lines:
         pieces: list[_Piece] = []
         at = scope.start
         for definition, deeper in inner:
-            start = self._include_comment_above(definition.start - 1, at)
+            start = self._extend_to_comment_above(definition.start - 1, at)
             pieces += self.cut_by_lines(scope._replace(start=at, end=start))
             name = f"{scope.name}.{definition.name}" if scope.name else definition.name
             piece = _Piece(start, definition.end, name)
-            if self.size(start, definition.end) <= TOLERATED:
+            if self.character_count(start, definition.end) <= TOLERATED:
                 pieces.append(piece)
             else:
                 pieces += self.cut_at_definitions(piece, deeper) if deeper else self.cut_by_lines(piece)
             at = definition.end
         return [*pieces, *self.cut_by_lines(scope._replace(start=at))]
 
-    def _include_comment_above(self, start: int, first: int) -> int:
-        while start > first and _COMMENT.match(self.lines[start - 1]):
+    def _extend_to_comment_above(self, start: int, earliest: int) -> int:
+        while start > earliest and _COMMENT.match(self.lines[start - 1]):
             start -= 1
         return start
 
@@ -129,14 +129,14 @@ class _Lines:
         start, stop = piece.start, piece.end
         while start < stop and not self.lines[start].strip():
             start += 1
-        while stop - start > 1 and self.size(start, stop) > TOLERATED:
+        while stop - start > 1 and self.character_count(start, stop) > TOLERATED:
             end = start + 1
-            while self.size(start, end + 1) <= TOLERATED:
+            while self.character_count(start, end + 1) <= TOLERATED:
                 end += 1
-            if self.size(end, stop) < _LEAST_REST:
-                earlier = (e for e in range(end, start, -1) if self.size(e, stop) >= _LEAST_REST)
+            if self.character_count(end, stop) < _LEAST_REST:
+                earlier = (e for e in range(end, start, -1) if self.character_count(e, stop) >= _LEAST_REST)
                 better = next(earlier, end)
-                end = better if self.size(start, better) >= LEAST else end
+                end = better if self.character_count(start, better) >= LEAST else end
             yield piece._replace(start=start, end=end)
             start = end
         if start < stop:
@@ -148,8 +148,10 @@ class _Lines:
         for piece in pieces:
             if waiting is not None:
                 small = min(self._stripped_length(waiting), self._stripped_length(piece)) < LEAST
-                if small and self.size(waiting.start, piece.end) <= MOST:
-                    larger = max(waiting, piece, key=lambda p: (bool(p.name), self.size(p.start, p.end)))
+                if small and self.character_count(waiting.start, piece.end) <= MOST:
+                    larger = max(
+                        waiting, piece, key=lambda p: (bool(p.name), self.character_count(p.start, p.end))
+                    )
                     waiting = larger._replace(start=waiting.start, end=piece.end)
                     continue
                 yield waiting
@@ -223,7 +225,7 @@ class PreparedFile(NamedTuple):
     vectors: list[bytes]
 
 
-def iterate_sources(workspace: Workspace, named_path: str, stop: Callable[[], None]) -> Iterator[Source]:
+def iterate_source_files(workspace: Workspace, named_path: str, stop: Callable[[], None]) -> Iterator[Source]:
     """Yield source files that tools may see: by path all that aren't hidden, ignored or in folders that a build made
     (`is_made`), then those in the folder of that kind that `named_path`, a path, leads to."""
     around = outermost_excluded_folder(workspace, named_path)
@@ -274,19 +276,22 @@ def _file_signature(path: Path) -> str | None:
 def read_source(workspace: Workspace, path: str) -> bytes | None:
     """Read a file up to the size limit; None if it is gone, too large or not accessible."""
     try:
-        if resolve_allowed_file(workspace, workspace.root / path, ignored=True) is None:
+        if resolve_allowed_file(workspace, workspace.root / path, allow_ignored=True) is None:
             return None  # a hard link may be another name of a private file
-        with workspace.open_place(workspace.root / path) as place, open_regular_file(place) as file:
+        with (
+            workspace.open_parent_directory(workspace.root / path) as place,
+            open_regular_file(place) as file,
+        ):
             data = file.read(LARGEST + 1)
     except (OSError, PathRefused):
         return None
     return data if len(data) <= LARGEST else None
 
 
-def prepare_file(source: Source, data: bytes, redact: Redactor) -> PreparedFile:
+def prepare_file_for_index(source: Source, data: bytes, redact: Redactor) -> PreparedFile:
     """Prepare a file, without its secrets. Binary and unreadable files get no chunks, but are recorded: nothing reads
     them again."""
     text = "" if b"\0" in data else data.decode("utf-8", "replace")
     found = cut_into_chunks(redact(text, lines=True).encode(), source.language)
-    words = [word_columns(source.path, chunk.name, chunk.text) for chunk in found]
+    words = [to_index_columns(source.path, chunk.name, chunk.text) for chunk in found]
     return PreparedFile(source, sha256(data), found, words, [])

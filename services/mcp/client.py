@@ -18,13 +18,13 @@ from interlock.services.mcp.content import (
     Content,
     InputWantedError,
     answer_input_request,
+    prompt_result_to_content,
     requested_page_form,
-    to_content,
-    to_prompt_content,
-    to_resource_content,
+    resource_result_to_content,
+    tool_result_to_content,
 )
-from interlock.services.mcp.exchanges import AnsweredError, LostError, watch_exchange, watch_transport
-from interlock.services.mcp.spec import ServerSpec, ServerTool, make_resource_reader, to_server_tool
+from interlock.services.mcp.exchanges import AnsweredError, LostError, track_exchange, track_transport
+from interlock.services.mcp.spec import ServerSpec, ServerTool, make_resource_reader_tool, to_server_tool
 from interlock.state.calls import FilledForm
 from interlock.state.mcp import ServerItem
 from interlock.state.text import make_visible
@@ -66,10 +66,10 @@ class Listing:
     templates: tuple[ServerItem, ...] = ()
     prompts: tuple[ServerItem, ...] = ()
 
-    def resource_readers(self, spec: ServerSpec) -> Iterator[ServerTool]:
+    def resource_reader_tools(self, spec: ServerSpec) -> Iterator[ServerTool]:
         """Yield the tool with which models read resources, if there are any."""
         if self.resources or self.templates:
-            yield make_resource_reader(spec, [*self.resources, *self.templates])
+            yield make_resource_reader_tool(spec, [*self.resources, *self.templates])
 
 
 @dataclass
@@ -93,7 +93,7 @@ class ServerSession:
         can, client = self.client.server_capabilities, self.client
         tools: list[ServerTool] = []
         refused: list[str] = []
-        for tool in await self._list_pages("tools", client.list_tools, refused) if can.tools else ():
+        for tool in await self._fetch_all_pages("tools", client.list_tools, refused) if can.tools else ():
             made = to_server_tool(self.spec, tool)
             if isinstance(made, ServerTool):
                 tools.append(made)
@@ -101,10 +101,12 @@ class ServerSession:
                 refused.append(made)
         resources, templates, prompts = list[Any](), list[Any](), list[Any]()
         if can.resources:
-            resources = await self._list_pages("resources", client.list_resources, refused)
-            templates = await self._list_pages("resources/templates", client.list_resource_templates, refused)
+            resources = await self._fetch_all_pages("resources", client.list_resources, refused)
+            templates = await self._fetch_all_pages(
+                "resources/templates", client.list_resource_templates, refused
+            )
         if can.prompts:
-            prompts = await self._list_pages("prompts", client.list_prompts, refused)
+            prompts = await self._fetch_all_pages("prompts", client.list_prompts, refused)
         return Listing(
             tools=tuple(tools),
             refused=tuple(refused),
@@ -113,10 +115,10 @@ class ServerSession:
             prompts=tuple(_to_server_item(p.name, p.description, p.arguments or ()) for p in prompts),
         )
 
-    async def _list_pages(
-        self, what: str, fetch: Callable[..., Awaitable[Any]], refused: list[str]
+    async def _fetch_all_pages(
+        self, list_kind: str, fetch: Callable[..., Awaitable[Any]], refusals: list[str]
     ) -> list[Any]:
-        """Return all pages, without the entries that the protocol doesn't know: those are `refused`.
+        """Return all pages, without the entries that the protocol doesn't know: those are `refusals`.
 
         A server that refuses the list keeps its other ones; some announce resources and have no templates.
         """
@@ -125,37 +127,37 @@ class ServerSession:
         found: list[Any] = []
         cursor: str | None = None
         for _ in range(_PAGES):
-            with watch_exchange() as one:
-                one.screen = partial(self._drop_invalid_entries, what, refused)
+            with track_exchange() as one:
+                one.screen = partial(self._drop_invalid_entries, list_kind, refusals)
                 try:
                     page = await fetch(cursor=cursor)
                 except MCPError as error:
                     if not one.answered:
                         raise
                     code, why = error.error.code, make_visible(error.error.message)
-                    if what != "resources/templates" or code != METHOD_NOT_FOUND:  # nobody misses those
-                        refused.append(f"{what}/list: it refused: {why} ({code})")
+                    if list_kind != "resources/templates" or code != METHOD_NOT_FOUND:  # nobody misses those
+                        refusals.append(f"{list_kind}/list: it refused: {why} ({code})")
                     break
-            found += getattr(page, _ATTRIBUTES[what])
+            found += getattr(page, _ATTRIBUTES[list_kind])
             cursor = page.next_cursor
             if not cursor:
                 break
         return found
 
-    def _drop_invalid_entries(self, what: str, refused: list[str], result: dict[str, Any]) -> None:
+    def _drop_invalid_entries(self, list_kind: str, refusals: list[str], result: dict[str, Any]) -> None:
         """Take out of a list what doesn't fit the protocol: the SDK would refuse the whole list."""
-        key = "resourceTemplates" if what == "resources/templates" else what
+        key = "resourceTemplates" if list_kind == "resources/templates" else list_kind
         entries: Any = result.get(key)
         if not isinstance(entries, list):
             return
         result[key] = kept = list[Any]()
         for entry in cast("list[Any]", entries):
-            if wrong := self._protocol_violation(f"{what}/list", {**result, key: [entry]}):
+            if wrong := self._protocol_violation(f"{list_kind}/list", {**result, key: [entry]}):
                 name = str(
                     cast("dict[str, Any]", entry).get("name", "") if isinstance(entry, dict) else entry
                 )
                 if self.spec.includes_tool(name):
-                    refused.append(f"{what.partition('/')[0][:-1]} {make_visible(name)!r}: {wrong}")
+                    refusals.append(f"{list_kind.partition('/')[0][:-1]} {make_visible(name)!r}: {wrong}")
             else:
                 kept.append(entry)
 
@@ -190,7 +192,9 @@ class ServerSession:
         self.in_flight.append(asked)
         try:
             request = self.client.call_tool(tool, dict(args), timeout_s, progress_callback=report)
-            content = to_content(await _await_answer(request, timeout_s, self._accept_odd_call_result))
+            content = tool_result_to_content(
+                await _await_answer(request, timeout_s, self._repair_call_result)
+            )
         except AnsweredError as error:
             if wanted := asked.wanted or requested_page_form(error.error):
                 raise InputWantedError(wanted) from error
@@ -201,7 +205,7 @@ class ServerSession:
             raise InputWantedError(asked.wanted)
         return content
 
-    def _accept_odd_call_result(self, result: dict[str, Any]) -> None:
+    def _repair_call_result(self, result: dict[str, Any]) -> None:
         """Let an answer without content, or with parts that the protocol doesn't know, count: the call was made."""
         method = "tools/call"
         if self._protocol_violation(method, result) and isinstance(
@@ -215,10 +219,12 @@ class ServerSession:
             ]
 
     async def read_resource(self, uri: str) -> Content:
-        return to_resource_content(await _await_answer(self.client.read_resource(uri), self.spec.timeout_s))
+        return resource_result_to_content(
+            await _await_answer(self.client.read_resource(uri), self.spec.timeout_s)
+        )
 
     async def get_prompt(self, name: str, args: Mapping[str, str]) -> Content:
-        return to_prompt_content(
+        return prompt_result_to_content(
             await _await_answer(self.client.get_prompt(name, dict(args)), self.spec.timeout_s)
         )
 
@@ -243,7 +249,7 @@ async def open_session(
         cache=None,
         read_timeout_seconds=spec.timeout_s,
         client_info=about,
-        **_make_callbacks(workspace, in_flight, on_change),
+        **_make_client_callbacks(workspace, in_flight, on_change),
     )
     client = await _connect_client(wanted, transport)
     listening = asyncio.create_task(_subscribe_to_changes(client, on_change))
@@ -256,7 +262,7 @@ async def open_session(
         await client.__aexit__(None, None, None)
 
 
-def _make_callbacks(
+def _make_client_callbacks(
     workspace: Path, in_flight: Sequence[CallInput], on_change: Callable[[], None]
 ) -> dict[str, Any]:
     """Callbacks for requests and notifications by the server. No sampling: the SDK refuses it."""
@@ -280,20 +286,20 @@ async def _connect_client(make_client: Callable[..., "Client"], transport: Calla
     """Connect with the handshake; servers without one speak the current protocol."""
     from mcp.shared.exceptions import MCPError
 
-    client = make_client(watch_transport(transport()), mode="legacy")
-    with watch_exchange() as one:
+    client = make_client(track_transport(transport()), mode="legacy")
+    with track_exchange() as one:
         try:
             return await client.__aenter__()
         except Exception as error:
-            cause = first_cause(error)
+            cause = unwrap_exception_group(error)
             if not isinstance(cause, MCPError) or cause.code != _UNSUPPORTED:
                 if one.status in _REFUSALS and one.status not in _SIGN_IN:
                     raise NotStreamableError(str(one.problem)) from error
                 raise one.problem or error from error
-    return await make_client(watch_transport(transport()), mode="auto").__aenter__()
+    return await make_client(track_transport(transport()), mode="auto").__aenter__()
 
 
-def first_cause(error: BaseException) -> BaseException:
+def unwrap_exception_group(error: BaseException) -> BaseException:
     """Unwrap the SDK's exception groups."""
     while isinstance(error, BaseExceptionGroup):
         error = cast(BaseExceptionGroup[BaseException], error).exceptions[0]
@@ -329,13 +335,13 @@ async def _await_answer(
     from mcp.client._input_required import InputRequiredRoundsExceededError
     from mcp.shared.exceptions import MCPError
 
-    with watch_exchange() as one:
+    with track_exchange() as one:
         one.screen = check_result
         try:
             return await request
         except MCPError as error:
-            await one.wait_until_taken()
-            raise one.interpret_error(error, timeout_s) from error
+            await one.wait_until_request_accepted()
+            raise one.to_exchange_error(error, timeout_s) from error
         except InputRequiredRoundsExceededError as error:
             raise AnsweredError("it asked for more and more input") from error
         except ValidationError as error:

@@ -18,10 +18,10 @@ from interlock.services.mcp.client import (
     Listing,
     NotStreamableError,
     ServerSession,
-    first_cause,
     open_session,
+    unwrap_exception_group,
 )
-from interlock.services.mcp.exchanges import AnsweredError, LostError, load_sdk, wait_at_most
+from interlock.services.mcp.exchanges import AnsweredError, LostError, import_mcp_sdk, wait_at_most
 from interlock.services.mcp.spec import ServerSpec
 from interlock.state.errors import InterlockError
 from interlock.state.mcp import ServerStatus, ServerView
@@ -51,7 +51,7 @@ class UnavailableError(Exception):
     """There is no session, and nothing was sent."""
 
 
-class Connection:
+class ServerConnection:
     """One server. Its session lives in its own task, as the SDK requires."""
 
     def __init__(
@@ -124,7 +124,7 @@ class Connection:
         if not self.is_usable:
             return
         if self._task is None:
-            self._start()
+            self._start_session_task()
         # A try that ends at its own limit has a moment to say so: otherwise it is told to be starting still, too.
         wait_s = self.spec.start_wait_s + _TELLS_S if self.spec.start_wait_s else READY_S
         await wait_at_most(max(0.0, self._since + wait_s - time.monotonic()), self._settled.wait())
@@ -134,7 +134,7 @@ class Connection:
         if not self.is_usable:
             raise UnavailableError(self.problem or "it is disabled in settings")
         if self._task is None or self._task.done():
-            self._start()
+            self._start_session_task()
         elif self._session is None:
             self._tried.clear()
             self._asked.set()
@@ -165,13 +165,13 @@ class Connection:
         if late:
             await asyncio.wait(late, timeout=_CLOSE_S)
 
-    def _start(self) -> None:
+    def _start_session_task(self) -> None:
         self.problem = ""
         self._tried.clear()
-        self._mark_unsettled()
+        self._restart_ready_wait()
         self._task = asyncio.create_task(self._keep_connected(), name=f"MCP server {self.spec.name}")
 
-    def _mark_unsettled(self) -> None:
+    def _restart_ready_wait(self) -> None:
         self._since = time.monotonic()
         self._settled.clear()
 
@@ -197,18 +197,18 @@ class Connection:
 
     async def _run_session(self) -> bool:
         """Run one session from start to end; returns whether it connected."""
-        connected = await self._run_session_over(self.spec)
+        connected = await self._run_session_with_spec(self.spec)
         if not connected and self._refuses_http and self.spec.or_sse:
-            connected = await self._run_session_over(replace(self.spec, transport="sse", or_sse=False))
+            connected = await self._run_session_with_spec(replace(self.spec, transport="sse", or_sse=False))
         self.problem = self.loss_reason
         return connected
 
-    async def _run_session_over(self, spec: ServerSpec) -> bool:
+    async def _run_session_with_spec(self, spec: ServerSpec) -> bool:
         self._lost, self._changed, self._refuses_http, connected = "", False, False, False
         try:
             async with AsyncExitStack() as stack:
                 # Half a second of CPU: a thread keeps Ctrl-C and other servers responsive.
-                await asyncio.to_thread(load_sdk)
+                await asyncio.to_thread(import_mcp_sdk)
                 async with asyncio.timeout(self._connect_s):
                     transport = partial(self._transport, spec, self._on_lost)
                     made = open_session(spec, transport, self._workspace, self._on_change)
@@ -216,19 +216,19 @@ class Connection:
                     self.listing = await live.list_offerings()
                 self._instructions, self._version, self.spec = live.instructions, live.version, spec
                 self._session, self.problem, connected = live, "", True
-                await self._wait_until_lost(live)
+                await self._refresh_until_lost(live)
         except Exception as error:  # any error of a server or the SDK ends only this session
-            self._refuses_http = isinstance(first_cause(error), NotStreamableError)
+            self._refuses_http = isinstance(unwrap_exception_group(error), NotStreamableError)
             self._on_lost(_describe_cause(error, spec.timeout_s, self._connect_s))
         return connected
 
-    async def _wait_until_lost(self, live: ServerSession) -> None:
+    async def _refresh_until_lost(self, session: ServerSession) -> None:
         while not self._lost and not self._closing:
             self._wake.clear()
             if self._changed:
                 await asyncio.sleep(_SETTLE_S)
                 self._changed = False
-                self.listing = await live.list_offerings()
+                self.listing = await session.list_offerings()
             else:
                 self._settled.set()
                 self._tried.set()
@@ -238,24 +238,24 @@ class Connection:
         """Retire the session."""
         self._lost = self._lost or why
         self._session = None
-        self._mark_unsettled()
+        self._restart_ready_wait()
         self._tried.clear()
         self._wake.set()
 
     def _on_change(self) -> None:
         self._changed = True
-        self._mark_unsettled()
+        self._restart_ready_wait()
         self._wake.set()
 
-    def record_loss(self, why: LostError, session: ServerSession) -> None:
+    def record_loss(self, error: LostError, session: ServerSession) -> None:
         """Record that a request found the session lost."""
         if self._session is session:
-            self._on_lost(str(why) or CONNECTION_ENDED)
+            self._on_lost(str(error) or CONNECTION_ENDED)
 
 
 def _describe_cause(error: BaseException, server_timeout_s: float, connect_s: float) -> str:
     """Describe the first cause in one line. `server_timeout_s`: the server's limit; `connect_s`: that of its start."""
-    error = first_cause(error)
+    error = unwrap_exception_group(error)
     if isinstance(error, InterlockError | LostError | AnsweredError | NotStreamableError):
         return str(error)
 
@@ -285,18 +285,20 @@ class _Recorded:
 _RECORDED = TypeAdapter(_Recorded)
 
 
-def to_recorded_connection(one: Connection) -> dict[str, Any]:
+def dump_connection_record(connection: ServerConnection) -> dict[str, Any]:
     """Return a server's state as JSON-like data, recorded for replays."""
-    view = one.to_view()
-    record = _Recorded(one.status, one.problem, view.version, view.instructions, one.listing)
+    view = connection.to_view()
+    record = _Recorded(
+        connection.status, connection.problem, view.version, view.instructions, connection.listing
+    )
     return _RECORDED.dump_python(record, mode="json", exclude_defaults=True)
 
 
-class RecordedConnection(Connection):
+class RecordedConnection(ServerConnection):
     """A server of a finished run."""
 
     def __init__(self, spec: ServerSpec, record: str, workspace: Path) -> None:
-        """`record`: JSON of what `to_recorded_connection` returned; empty if the run never asked."""
+        """`record`: JSON of what `dump_connection_record` returned; empty if the run never asked."""
         super().__init__(spec, _refuse_transport, workspace)
         self._was = _RECORDED.validate_json(record or "{}")
         self.listing, self.problem = self._was.listing, self._was.problem or spec.problem

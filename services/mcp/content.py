@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Data:
+class BinaryPart:
     """Bytes in an answer; `place` marks their position in its text."""
 
     place: str
@@ -33,13 +33,13 @@ class Content:
     """An answer: its texts in order, with marks where bytes were."""
 
     text: str
-    data: tuple[Data, ...] = ()
+    data: tuple[BinaryPart, ...] = ()
     is_error: bool = False
 
 
-def to_content(result: Any) -> Content:
+def tool_result_to_content(result: Any) -> Content:
     """Convert a tool's result. Content that is only structured becomes JSON."""
-    parts = [_convert_block(block, place) for place, block in enumerate(result.content)]
+    parts = [_convert_content_block(block, place) for place, block in enumerate(result.content)]
     made = _join_parts(parts, bool(result.is_error))
     if made.text or result.structured_content is None:
         return made
@@ -47,34 +47,34 @@ def to_content(result: Any) -> Content:
     return Content(replace_surrogates(text), made.data, made.is_error)
 
 
-def to_resource_content(result: Any) -> Content:
+def resource_result_to_content(result: Any) -> Content:
     return _join_parts([_convert_resource(c, i) for i, c in enumerate(result.contents)])
 
 
-def to_prompt_content(result: Any) -> Content:
+def prompt_result_to_content(result: Any) -> Content:
     """Convert a prompt's messages; each is prefixed with its role if roles differ."""
-    parts: list[str | Data] = []
+    parts: list[str | BinaryPart] = []
     several = len({m.role for m in result.messages}) > 1
     for place, message in enumerate(result.messages):
         parts += [f"[{message.role}]"] if several else []
-        parts.append(_convert_block(message.content, place))
+        parts.append(_convert_content_block(message.content, place))
     return _join_parts(parts)
 
 
-def _join_parts(parts: list[str | Data], is_error: bool = False) -> Content:
+def _join_parts(parts: list[str | BinaryPart], is_error: bool = False) -> Content:
     texts = [part if isinstance(part, str) else part.place for part in parts]
-    data = tuple(part for part in parts if isinstance(part, Data))
+    data = tuple(part for part in parts if isinstance(part, BinaryPart))
     return Content(replace_surrogates("\n\n".join(text for text in texts if text)), data, is_error)
 
 
-def _convert_block(block: Any, place: int) -> str | Data:
+def _convert_content_block(block: Any, index: int) -> str | BinaryPart:
     match block.type:
         case "text":
             return block.text
         case "image" | "audio":
-            return _decode_data(block.data, block.type, block.mime_type, place)
+            return _decode_data(block.data, block.type, block.mime_type, index)
         case "resource":
-            found = _convert_resource(block.resource, place)
+            found = _convert_resource(block.resource, index)
             return f"[resource {block.resource.uri}]\n{found}" if isinstance(found, str) else found
         case "resource_link":
             about = f": {block.description}" if block.description else ""
@@ -83,19 +83,21 @@ def _convert_block(block: Any, place: int) -> str | Data:
             return f"[{other}: of a kind that can't be shown]"
 
 
-def _convert_resource(contents: Any, place: int) -> str | Data:
+def _convert_resource(contents: Any, index: int) -> str | BinaryPart:
     if hasattr(contents, "text"):
         return contents.text
     mime = contents.mime_type or "application/octet-stream"
-    return _decode_data(contents.blob, "image" if mime.startswith("image/") else "file", mime, place)
+    return _decode_data(contents.blob, "image" if mime.startswith("image/") else "file", mime, index)
 
 
-def _decode_data(text: str, kind: Literal["image", "audio", "file"], mime: str, place: int) -> str | Data:
+def _decode_data(
+    text: str, kind: Literal["image", "audio", "file"], mime: str, index: int
+) -> str | BinaryPart:
     try:
         data = base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
         return f"[{kind} ({mime}): its data can't be read]"
-    return Data(f"[[{kind} {place}]]", kind, mime, data)
+    return BinaryPart(f"[[{kind} {index}]]", kind, mime, data)
 
 
 _URL_NEEDED = -32042
@@ -123,20 +125,20 @@ class CallInput:
         return next((filled.values for filled in self._filled if filled.form == form), None)
 
 
-def answer_input_request(under_way: Sequence[CallInput], params: Any) -> "ElicitResult | ErrorData":
+def answer_input_request(calls_in_flight: Sequence[CallInput], params: Any) -> "ElicitResult | ErrorData":
     """Answer a server's request for input, which doesn't say which call it belongs to."""
     from mcp.types import INVALID_REQUEST, ElicitResult, ErrorData
 
-    form = to_form(params)
-    for call in under_way:
+    form = to_input_form(params)
+    for call in calls_in_flight:
         if (values := call.values_for(form)) is not None:
             return ElicitResult(action="accept", content=None if form.url else values)
-    if under_way:
-        under_way[-1].wanted = form
+    if calls_in_flight:
+        calls_in_flight[-1].wanted = form
     return ErrorData(code=INVALID_REQUEST, message=_LATER)
 
 
-def to_form(params: Any) -> Form:
+def to_input_form(params: Any) -> Form:
     if params.mode == "url":
         return Form(message=replace_surrogates(params.message), url=replace_surrogates(params.url))
     schema: Any = clean_json(dict(params.requested_schema))
@@ -153,6 +155,6 @@ def requested_page_form(error: Any) -> Form | None:
     from pydantic import ValidationError
 
     try:
-        return to_form(ElicitRequestURLParams.model_validate(error.data["elicitations"][0]))
+        return to_input_form(ElicitRequestURLParams.model_validate(error.data["elicitations"][0]))
     except (KeyError, IndexError, TypeError, ValidationError):
         return None

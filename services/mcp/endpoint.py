@@ -29,7 +29,7 @@ _SHOWN = 200
 
 
 @asynccontextmanager
-async def open_streams(
+async def open_http_streams(
     spec: ServerSpec, auth: "Auth | None", on_lost: Lost
 ) -> AsyncGenerator[tuple[Any, Any]]:
     """Open the SDK's transport. Cross-origin redirects aren't followed: headers may contain credentials.
@@ -68,10 +68,10 @@ def _make_client_class(spec: ServerSpec, can_sign_in: bool, on_lost: Lost) -> An
                 exchange.on_its_way = asyncio.Event()
             try:
                 response = await super().send(request, **kwargs)
-                await _examine_response(response, exchange, spec, can_sign_in)
+                await _limit_and_record_response(response, exchange, spec, can_sign_in)
             except Exception as error:
                 if exchange is not None:
-                    exchange.problem = _interpret_exception(error)
+                    exchange.problem = _client_error_to_lost_error(error)
                     on_lost(str(exchange.problem))
                 raise
             finally:
@@ -86,7 +86,7 @@ def _make_client_class(spec: ServerSpec, can_sign_in: bool, on_lost: Lost) -> An
     return Client
 
 
-async def _examine_response(
+async def _limit_and_record_response(
     response: "Response", exchange: Exchange | None, spec: ServerSpec, can_sign_in: bool
 ) -> None:
     """Limit a response's size, and note in `exchange`, if the request is watched, what isn't an answer to it."""
@@ -110,7 +110,7 @@ async def _examine_response(
         return
     message = _parse_rpc_message(body)
     if not response.is_success:
-        exchange.problem = _interpret_http_error(response, exchange, spec, can_sign_in, body, message)
+        exchange.problem = _http_error_to_exception(response, exchange, spec, can_sign_in, body, message)
     elif response.status_code == _TAKEN or "json" not in kind:
         exchange.problem = LostError(f"it answered HTTP {response.status_code} without a result")
     elif message is None:
@@ -127,7 +127,7 @@ def _parse_rpc_message(body: bytes) -> Any:
         return None
 
 
-def _interpret_http_error(
+def _http_error_to_exception(
     response: "Response", exchange: Exchange, spec: ServerSpec, can_sign_in: bool, body: bytes, message: Any
 ) -> LostError | AnsweredError:
     """Tell what an HTTP error says of the request: not dispatched, answered, or unknown."""
@@ -154,7 +154,7 @@ def _body_excerpt(response: "Response", body: bytes) -> str:
     return make_visible(" ".join(body[: 4 * _SHOWN].decode(errors="replace").split()))[:_SHOWN]
 
 
-def _interpret_exception(error: Exception) -> LostError:
+def _client_error_to_lost_error(error: Exception) -> LostError:
     """Tell what an exception in place of a response says of the request."""
     import httpx2
 
@@ -190,7 +190,7 @@ def _limit_body(stream: Any, exchange: Exchange | None, is_event_stream: bool) -
             except (httpx2.TransportError, httpx2.StreamError) as error:
                 if exchange is not None:
                     long = isinstance(error, httpx2.StreamError)
-                    exchange.problem = LostError(TOO_LONG) if long else _interpret_exception(error)
+                    exchange.problem = LostError(TOO_LONG) if long else _client_error_to_lost_error(error)
                 raise
             if exchange is not None:
                 exchange.problem = LostError("")

@@ -19,7 +19,7 @@ from interlock.state.text import make_visible
 _SETTLE_S = 5.0
 
 
-def load_sdk() -> None:
+def import_mcp_sdk() -> None:
     """Import the SDK's client. Raises `SetupError` for an older SDK, which other packages may have asked for."""
     if why := outdated_package_problem("mcp"):
         raise SetupError(why)
@@ -73,18 +73,18 @@ class Exchange:
     on_its_way: asyncio.Event | None = None
     """Set once the server has taken or refused a request that is answered elsewhere (SSE)."""
 
-    def begin(self, id_: Any) -> None:
+    def begin_request(self, request_id: Any) -> None:
         """Forget the request before: the SDK may make several for one call."""
         self.earlier = self.earlier or self.sent
-        self.id, self.sent, self.answered, self.streamed = id_, True, False, False
+        self.id, self.sent, self.answered, self.streamed = request_id, True, False, False
         self.status, self.problem, self.on_its_way = 0, None, None
 
-    async def wait_until_taken(self) -> None:
+    async def wait_until_request_accepted(self) -> None:
         """Wait until it is known whether the server took the request: its stream may end before that."""
         if self.on_its_way is not None and not self.answered:
             await wait_at_most(_SETTLE_S, self.on_its_way.wait())
 
-    def interpret_error(self, error: Any, timeout_s: float) -> LostError | AnsweredError:
+    def to_exchange_error(self, error: Any, timeout_s: float) -> LostError | AnsweredError:
         """Tell what the SDK's error stands for. `timeout_s`: the time that the request had."""
         from mcp.types import REQUEST_TIMEOUT
 
@@ -102,7 +102,7 @@ _CURRENT: ContextVar[Exchange | None] = ContextVar("exchange", default=None)
 
 
 @contextmanager
-def watch_exchange() -> Generator[Exchange]:
+def track_exchange() -> Generator[Exchange]:
     """Watch the requests that this block makes, one after the other."""
     token = _CURRENT.set(one := Exchange())
     try:
@@ -117,14 +117,14 @@ def current_exchange() -> Exchange | None:
 
 
 @asynccontextmanager
-async def watch_transport(transport: Any) -> AsyncGenerator[tuple[Any, Any]]:
+async def track_transport(transport: Any) -> AsyncGenerator[tuple[Any, Any]]:
     """Open a transport whose streams note what they carry in the exchanges."""
     open_ = dict[str, Exchange]()
     async with transport as (read, write):
-        yield _Read(read, open_), _Write(write, open_)
+        yield _TrackedReadStream(read, open_), _TrackedWriteStream(write, open_)
 
 
-class _Stream:
+class _TrackedStream:
     def __init__(self, inner: Any, open_: dict[str, Exchange]) -> None:
         self._inner, self._open = inner, open_
 
@@ -139,7 +139,7 @@ class _Stream:
         return await self._inner.__aexit__(*raised)
 
 
-class _Write(_Stream):
+class _TrackedWriteStream(_TrackedStream):
     async def send(self, item: Any) -> None:
         from anyio import BrokenResourceError, ClosedResourceError
         from mcp.types import JSONRPCRequest
@@ -151,7 +151,7 @@ class _Write(_Stream):
                 return await self._inner.send(item)
             finally:
                 _CURRENT.reset(token)
-        one.begin(message.id)
+        one.begin_request(message.id)
         self._open[str(message.id)] = one
         try:
             await self._inner.send(item)
@@ -160,8 +160,8 @@ class _Write(_Stream):
             raise
 
 
-class _Read(_Stream):
-    def __aiter__(self) -> "_Read":
+class _TrackedReadStream(_TrackedStream):
+    def __aiter__(self) -> "_TrackedReadStream":
         return self
 
     async def __anext__(self) -> Any:

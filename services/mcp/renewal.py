@@ -46,12 +46,12 @@ class RenewingProvider(OAuthClientProvider):
             finally:
                 await flow.aclose()
 
-    async def _lock_and_adopt_tokens(self, turn: ExitStack) -> bool:
+    async def _lock_and_adopt_tokens(self, lock_stack: ExitStack) -> bool:
         """As `_adopt_stored_tokens`, once no other process renews: what a token is renewed with may work only once."""
         file: Any = self.context.storage  # a `TokenFile`
         for _ in range(_TURNS if "refresh_token" in file.kept.get("tokens", {}) else 0):
             try:
-                turn.enter_context(file.lock_renewal())
+                lock_stack.enter_context(file.lock_renewal())
                 break
             except TimeoutError:
                 await asyncio.sleep(_TURN_S)

@@ -13,14 +13,14 @@ from pydantic import JsonValue
 from interlock.services.mcp.client import Progress, ServerSession
 from interlock.services.mcp.connection import (
     CONNECTION_ENDED,
-    Connection,
     RecordedConnection,
+    ServerConnection,
     UnavailableError,
-    to_recorded_connection,
+    dump_connection_record,
 )
-from interlock.services.mcp.content import Content, Data, InputWantedError
+from interlock.services.mcp.content import BinaryPart, Content, InputWantedError
 from interlock.services.mcp.exchanges import AnsweredError, LostError, NotRunError
-from interlock.services.mcp.sign_in import Learn, stored_token_provider
+from interlock.services.mcp.sign_in import Learn, load_stored_token_provider
 from interlock.services.mcp.spec import ServerSpec, ServerTool
 from interlock.services.mcp.stdio import StdioServer
 from interlock.services.toolset import BuiltinToolset, nearest_names, to_failed_result
@@ -64,7 +64,9 @@ class Servers:
         self._home, self._learn, self._workspace = home, learn, workspace
         self._keep, self._noted = keep, dict[str, JsonValue]()
         self._recorded: Mapping[str, str] | None = None
-        self._connections = {n: Connection(s, self._open_transport, workspace) for n, s in specs.items()}
+        self._connections = {
+            n: ServerConnection(s, self._open_transport, workspace) for n, s in specs.items()
+        }
         self._warned: set[str] = set()
 
     def server_names(self) -> list[str]:
@@ -88,7 +90,7 @@ class Servers:
                 if line not in self._warned:
                     self._warned.add(line)
                     self._emit(ErrorEvent(severity="warning", message=line))
-            self._record_answer(json.dumps([one.spec.name]), to_recorded_connection(one))
+            self._record_answer(json.dumps([one.spec.name]), dump_connection_record(one))
 
     def switch_to_replay(self, recorded: Mapping[str, str]) -> None:
         """Switch to replay: nothing is started or called. `recorded` holds what `keep` received, as JSON."""
@@ -98,12 +100,12 @@ class Servers:
             for name, one in self._connections.items()
         }
 
-    def _record_answer(self, asked: str, reply: JsonValue) -> None:
-        if self._noted.get(asked) != reply:
-            self._noted[asked] = reply
-            self._keep(asked, reply)
+    def _record_answer(self, request_key: str, reply: JsonValue) -> None:
+        if self._noted.get(request_key) != reply:
+            self._noted[request_key] = reply
+            self._keep(request_key, reply)
 
-    def server_views(self) -> list[ServerView]:
+    def list_servers(self) -> list[ServerView]:
         return [self._to_server_view(one) for one in self._connections.values()]
 
     def tools_by_name(self) -> dict[str, ServerTool]:
@@ -112,14 +114,14 @@ class Servers:
             tool.name: tool for one in self._connections.values() for tool in self._offerable_tools(one)[0]
         }
 
-    def server_of_tool(self, name: str) -> str | None:
+    def find_server_of_tool(self, name: str) -> str | None:
         """Return the server that a tool name belongs to: the longest matching name."""
         fitting = [server for server in self.server_names() if name.startswith(f"mcp_{server}_")]
         return max(fitting, key=len, default=None)
 
-    def trusted_annotations(self, name: str) -> Mapping[str, JsonValue]:
+    def trusted_tool_annotations(self, tool_name: str) -> Mapping[str, JsonValue]:
         """Return the trusted annotations of a server's tool."""
-        tool = self.tools_by_name().get(name) if self._connections else None
+        tool = self.tools_by_name().get(tool_name) if self._connections else None
         return tool.annotations if tool else {}
 
     def is_connected(self, server: str) -> bool:
@@ -148,7 +150,7 @@ class Servers:
             return await self._to_tool_result(content, f"{server}: {tool.original}")
 
         try:
-            return await self._ask_session(one, call_live_tool)
+            return await self._ask_session_with_retry(one, call_live_tool)
         except (UnavailableError, NotRunError) as error:
             return error_result("mcp_unavailable", f"MCP server {server!r} can't be reached: {error}")
         except LostError as error:
@@ -165,20 +167,20 @@ class Servers:
                 form=error.form.model_dump(mode="json"),
             )
 
-    async def _ask_session(
+    async def _ask_session_with_retry(
         self,
-        one: Connection,
-        ask: Callable[[ServerSession], Awaitable[ToolResult]],
+        connection: ServerConnection,
+        send_request: Callable[[ServerSession], Awaitable[ToolResult]],
         is_repeated: bool = False,
     ) -> ToolResult:
         """Return what a live session answers; what its server surely didn't take is asked once more."""
-        session = await one.require_session()
+        session = await connection.require_session()
         try:
-            return await ask(session)
+            return await send_request(session)
         except LostError as error:
-            one.record_loss(error, session)
+            connection.record_loss(error, session)
             if isinstance(error, NotRunError) and not is_repeated:
-                return await self._ask_session(one, ask, is_repeated=True)
+                return await self._ask_session_with_retry(connection, send_request, is_repeated=True)
             raise
 
     async def read_resource(self, server: str, uri: str) -> ToolResult:
@@ -192,18 +194,18 @@ class Servers:
         await asyncio.gather(*(one.close() for one in self._connections.values()))
 
     async def _ask_or_replay(
-        self, asked: list[Any], ask: Callable[[ServerSession], Awaitable[Content]]
+        self, request: list[Any], send_request: Callable[[ServerSession], Awaitable[Content]]
     ) -> ToolResult:
-        """`asked`: the server and its request, which together identify the answer in a replay."""
-        name = json.dumps(asked)
+        """`request`: the server and its request, which together identify the answer in a replay."""
+        name = json.dumps(request)
         if self._recorded is not None and name in self._recorded:
             return ToolResult.model_validate_json(self._recorded[name])
-        reply = await self._ask_server(asked[0], ask)
+        reply = await self._ask_server(request[0], send_request)
         self._record_answer(name, reply.model_dump(mode="json"))
         return reply
 
     async def _ask_server(
-        self, server: str, ask: Callable[[ServerSession], Awaitable[Content]]
+        self, server: str, send_request: Callable[[ServerSession], Awaitable[Content]]
     ) -> ToolResult:
         one = self._connections.get(server)
         if one is None:
@@ -211,10 +213,10 @@ class Servers:
             return error_result("mcp_unavailable", f"No MCP server {server!r}. There are: {there}")
 
         async def ask_and_convert(session: ServerSession) -> ToolResult:
-            return await self._to_tool_result(await ask(session), server)
+            return await self._to_tool_result(await send_request(session), server)
 
         try:
-            return await self._ask_session(one, ask_and_convert)
+            return await self._ask_session_with_retry(one, ask_and_convert)
         except (UnavailableError, LostError, AnsweredError) as error:
             return error_result("mcp_error", f"MCP server {server!r}: {str(error) or one.loss_reason}")
 
@@ -236,17 +238,17 @@ class Servers:
             status="success", content=text, data=tuple(parts), meta={"summary": make_visible(summary)}
         )
 
-    def _save_data(self, data: Data) -> Path:
+    def _save_data(self, data: BinaryPart) -> Path:
         return self._outputs.save_bytes(data.data, mimetypes.guess_extension(data.mime_type) or ".bin")
 
-    def _offerable_tools(self, one: Connection) -> tuple[list[ServerTool], list[str]]:
+    def _offerable_tools(self, connection: ServerConnection) -> tuple[list[ServerTool], list[str]]:
         """Return the tools with unambiguous names, and why others are left out."""
         found: dict[str, ServerTool] = {}
         refused: list[str] = []
-        if one.status != "connected":
+        if connection.status != "connected":
             return [], []
-        for tool in (*one.listing.tools, *one.listing.resource_readers(one.spec)):
-            if (owner := self.server_of_tool(tool.name)) != one.spec.name:
+        for tool in (*connection.listing.tools, *connection.listing.resource_reader_tools(connection.spec)):
+            if (owner := self.find_server_of_tool(tool.name)) != connection.spec.name:
                 refused.append(
                     f"tool {make_visible(tool.original)!r} would pass for one of the server {owner!r}"
                 )
@@ -258,20 +260,22 @@ class Servers:
                 found[tool.name] = tool
         return [*found.values()], refused
 
-    def _to_server_view(self, one: Connection) -> ServerView:
-        tools, refused = self._offerable_tools(one)
-        view = one.to_view()
+    def _to_server_view(self, connection: ServerConnection) -> ServerView:
+        tools, refused = self._offerable_tools(connection)
+        view = connection.to_view()
         items = tuple(ServerItem(name=t.name, description=t.description) for t in tools)
         return view.model_copy(update={"tools": items, "warnings": (*view.warnings, *refused)})
 
-    def _open_transport(self, spec: ServerSpec, lost: Callable[[str], None]) -> Any:
+    def _open_transport(self, spec: ServerSpec, on_lost: Callable[[str], None]) -> Any:
         if spec.transport == "stdio":
             env = {**self._env, **(spec.env or {})}
             cwd = spec.cwd or Path.cwd()
-            return StdioServer(spec.command, cwd=cwd, env=env, most=self._most, lost=lost).streams()
-        from interlock.services.mcp.endpoint import open_streams
+            return StdioServer(spec.command, cwd=cwd, env=env, most=self._most, lost=on_lost).open_streams()
+        from interlock.services.mcp.endpoint import open_http_streams
 
-        return open_streams(spec, stored_token_provider(spec, self._home, self._learn, lost), lost)
+        return open_http_streams(
+            spec, load_stored_token_provider(spec, self._home, self._learn, on_lost), on_lost
+        )
 
 
 _SUMMARY = 160
@@ -298,10 +302,10 @@ class JoinedToolset(BuiltinToolset):
     def _offered_tools(self) -> dict[str, ServerTool]:
         return {name: tool for name, tool in self.servers.tools_by_name().items() if self.is_included(name)}
 
-    def tool_info(self, name: str) -> ToolInfo | None:
-        server = self.servers.server_of_tool(name)
+    def find_tool_info(self, name: str) -> ToolInfo | None:
+        server = self.servers.find_server_of_tool(name)
         if server is None or not self.is_included(name):
-            return super().tool_info(name)
+            return super().find_tool_info(name)
         tool = self.servers.tools_by_name().get(name)
         if tool is None:
             # Not connected yet, or the tool is gone: assume the worst.
@@ -320,14 +324,14 @@ class JoinedToolset(BuiltinToolset):
         return nearest_names(name, [*super().nearest_tool_names(name), *found])
 
     def find_call_problem(self, call: CallView) -> str | None:
-        if self.servers.server_of_tool(call.name) is None:
+        if self.servers.find_server_of_tool(call.name) is None:
             return super().find_call_problem(call)
         tool = self.servers.tools_by_name().get(call.name)
         wrong = schema_violation(tool.parameters, call.args) if tool else ""
         return f"{call.name}: {wrong}" if wrong else None
 
     def summarize_call(self, call: CallView) -> str:
-        server = self.servers.server_of_tool(call.name)
+        server = self.servers.find_server_of_tool(call.name)
         if server is None:
             return super().summarize_call(call)
         tool = self.servers.tools_by_name().get(call.name)
@@ -336,13 +340,13 @@ class JoinedToolset(BuiltinToolset):
         return text if len(text) <= _SUMMARY else text[: _SUMMARY - 1] + "…"
 
     async def preview_call(self, call: CallView, earlier: Sequence[CallView]) -> Preview:
-        if self.servers.server_of_tool(call.name) is None:
+        if self.servers.find_server_of_tool(call.name) is None:
             return await super().preview_call(call, earlier)
         args = to_visible_json(call.args, indent=2)
         return Preview(text=f"{self.summarize_call(call.model_copy(update={'args': {}}))}\n{args}")
 
     async def run_call(self, run: ToolRun) -> ToolResult:
-        server = self.servers.server_of_tool(run.call.name)
+        server = self.servers.find_server_of_tool(run.call.name)
         if server is None:
             return await super().run_call(run)
 

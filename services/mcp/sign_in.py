@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
 
 from interlock.services.files.disk import make_private_directory, read_file
-from interlock.services.files.filesystem import lock_folder, replace_file
+from interlock.services.files.filesystem import lock_folder, replace_private_file_locked
 from interlock.services.mcp.spec import ServerSpec
 from interlock.state.errors import UserError
 
@@ -40,7 +40,7 @@ class TokenFile:
         self._learn: Learn = lambda _: None
         self.kept: dict[str, Any] = {}
 
-    def read(self) -> bool:
+    def load_tokens(self) -> bool:
         """Load the stored data; returns whether it has tokens. A damaged file counts as empty."""
         try:
             found: Any = json.loads(read_file(self._path))
@@ -49,15 +49,15 @@ class TokenFile:
             self.kept = {}
         return "tokens" in self.kept
 
-    def forget(self) -> bool:
+    def delete(self) -> bool:
         """Delete the file; returns whether it existed."""
         there = self._path.exists()
         self._path.unlink(missing_ok=True)
         return there
 
-    def secrets(self) -> dict[str, str]:
+    def token_secrets(self) -> dict[str, str]:
         if not self.kept:
-            self.read()
+            self.load_tokens()
         named = {**self.kept.get("client", {}), **self.kept.get("tokens", {})}
         return {
             f"{self._server}.{key}": named[key]
@@ -65,11 +65,11 @@ class TokenFile:
             if isinstance(named.get(key), str)
         }
 
-    def bind(self, context: Any, learn: Learn) -> None:
+    def attach_context(self, context: Any, add_secrets: Learn) -> None:
         """Attach the SDK's provider, restoring the expiry and metadata that the SDK itself doesn't persist."""
         from mcp.shared.auth import OAuthMetadata
 
-        self._context, self._learn = context, learn
+        self._context, self._learn = context, add_secrets
         context.token_expiry_time = self.kept.get("expires_at")
         if "metadata" in self.kept:
             context.oauth_metadata = OAuthMetadata.model_validate(self.kept["metadata"])
@@ -84,8 +84,8 @@ class TokenFile:
         self.kept["expires_at"] = time.time() + tokens.expires_in if tokens.expires_in else None
         if self._context.oauth_metadata is not None:
             self.kept["metadata"] = self._context.oauth_metadata.model_dump(mode="json", exclude_none=True)
-        self._learn(self.secrets())
-        await asyncio.to_thread(self._write)
+        self._learn(self.token_secrets())
+        await asyncio.to_thread(self._write_file)
 
     async def get_client_info(self) -> "OAuthClientInformationFull | None":
         from mcp.shared.auth import OAuthClientInformationFull
@@ -106,10 +106,12 @@ class TokenFile:
         with lock_folder(folder, 0):
             yield
 
-    def _write(self) -> None:
+    def _write_file(self) -> None:
         make_private_directory(self._folder)
         with lock_folder(self._folder):
-            replace_file(self._path, json.dumps({**self.kept, "address": self._address}).encode())
+            replace_private_file_locked(
+                self._path, json.dumps({**self.kept, "address": self._address}).encode()
+            )
 
 
 WAIT_S = 300.0
@@ -126,12 +128,12 @@ def sign_in_needed_message(spec: ServerSpec) -> str:
     return f"it wants you to sign in: interlock mcp auth {spec.name}"
 
 
-def stored_token_provider(
+def load_stored_token_provider(
     spec: ServerSpec, home: Path, add_secrets: Learn, on_lost: Callable[[str], None]
 ) -> "OAuthClientProvider | None":
     """Return a provider for stored tokens, or None. `on_lost` is called if they are no longer accepted."""
     file = TokenFile(home, spec.name, spec.url)
-    if not file.read():
+    if not file.load_tokens():
         return None
 
     async def nobody(address: str) -> None:  # noqa: ARG001 - where one would sign in
@@ -143,7 +145,7 @@ def stored_token_provider(
 
 @asynccontextmanager
 async def sign_in_with_browser(
-    spec: ServerSpec, home: Path, add_secrets: Learn, show: Show
+    spec: ServerSpec, home: Path, add_secrets: Learn, show_sign_in_url: Show
 ) -> AsyncGenerator["OAuthClientProvider"]:
     """Yield a provider that has a person sign in with a browser redirected to this machine. Raises `UserError`."""
     back = urlsplit(spec.oauth.redirect_uri or "http://127.0.0.1:0/callback")
@@ -163,7 +165,9 @@ async def sign_in_with_browser(
                 f"MCP server {spec.name!r} wants you to sign in at {address!r}, which isn't a web page."
             )
         expected.extend(parse_qs(urlsplit(address).query).get("state", []))
-        show(address, lambda ended: _handle_redirect(ended.strip(), back.path, expected, found)[1])
+        show_sign_in_url(
+            address, lambda ended: _handle_redirect(ended.strip(), back.path, expected, found)[1]
+        )
 
     async def answer() -> "AuthorizationCodeResult":
         try:
@@ -184,23 +188,26 @@ async def sign_in_with_browser(
 
 
 def _handle_redirect(
-    target: str, path: str, expected: list[str], found: "asyncio.Future[AuthorizationCodeResult]"
+    target: str,
+    callback_path: str,
+    expected_states: list[str],
+    code_future: "asyncio.Future[AuthorizationCodeResult]",
 ) -> tuple[str, str]:
     """Handle the redirect and return the reply to the browser. Only sign-ins started here are accepted."""
     from mcp.shared.auth import AuthorizationCodeResult
 
     parts = urlsplit(target)
     query = {key: values[0] for key, values in parse_qs(parts.query).items()}
-    if parts.path != path or query.get("state") not in expected:
+    if parts.path != callback_path or query.get("state") not in expected_states:
         return "404 Not Found", "Nothing was begun here that this would end.\n"
     if "code" not in query:
         why = query.get("error_description") or query.get("error") or "no reason given"
-        if not found.done():
-            found.set_exception(UserError(f"The sign-in was refused: {why}."))
+        if not code_future.done():
+            code_future.set_exception(UserError(f"The sign-in was refused: {why}."))
         return "200 OK", "You are not signed in. You can close this page.\n"
-    if not found.done():
+    if not code_future.done():
         kept = {key: query.get(key) for key in ("code", "state", "iss")}
-        found.set_result(AuthorizationCodeResult.model_validate(kept))
+        code_future.set_result(AuthorizationCodeResult.model_validate(kept))
     return "200 OK", "You are signed in. You can close this page.\n"
 
 
@@ -228,5 +235,5 @@ def _make_oauth_provider(
         file.kept.setdefault("client", own)
     about = OAuthClientMetadata.model_validate({"client_name": "Interlock", "redirect_uris": [redirect_uri]})
     made = RenewingProvider(spec.url, about, file, open_sign_in_page, wait_for_code)
-    file.bind(made.context, add_secrets)
+    file.attach_context(made.context, add_secrets)
     return made

@@ -60,7 +60,7 @@ class ServerSpec:
         return tool not in self.exclude and (self.include is None or tool in self.include)
 
 
-def server_specs(settings: Settings, workspace: Path) -> dict[str, ServerSpec]:
+def build_server_specs(settings: Settings, workspace: Path) -> dict[str, ServerSpec]:
     """Return all servers in settings, in order. Those in `mcp.excluded` are disabled."""
     excluded = {*settings.mcp.excluded}
     return {
@@ -129,7 +129,7 @@ def _url_problem(server: McpServer) -> str:
     return "" if fine else f"{url!r} isn't an address: expected http://… or https://…"
 
 
-def add_server(file: Path, name: str, server: dict[str, Any]) -> bool:
+def add_server_to_settings(file: Path, name: str, server: dict[str, Any]) -> bool:
     """Add a server to the settings file; returns whether it replaced one. Raises `ConfigError`."""
     with edit_json_settings(file, "mcpServers") as data:
         servers = _servers_section(data, file)
@@ -138,7 +138,7 @@ def add_server(file: Path, name: str, server: dict[str, Any]) -> bool:
     return there
 
 
-def remove_server(file: Path, name: str) -> None:
+def remove_server_from_settings(file: Path, name: str) -> None:
     """Remove a server from the settings file. Raises `UserError` if it isn't there, and `ConfigError`."""
     with edit_json_settings(file, "mcpServers") as data:
         servers = _servers_section(data, file)
@@ -217,7 +217,7 @@ def to_server_tool(spec: ServerSpec, tool: Any) -> ServerTool | str:
     )
 
 
-def make_resource_reader(spec: ServerSpec, resources: Sequence[ServerItem]) -> ServerTool:
+def make_resource_reader_tool(spec: ServerSpec, resources: Sequence[ServerItem]) -> ServerTool:
     """Build the reading tool. It belongs to the server, so that rules and trust for the server apply."""
     lines = [f"{r.name}: {r.description}" if r.description else r.name for r in resources[:_LISTED]]
     if len(resources) > _LISTED:

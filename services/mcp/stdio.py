@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from interlock.services.mcp.exchanges import wait_at_most
 from interlock.services.mcp.spec import MOST, TOO_LONG
-from interlock.services.process.supervisor_client import GRACE_S, SupervisedCommand, wait_readable
+from interlock.services.process.supervisor_client import GRACE_S, SupervisedCommand, wait_until_readable
 from interlock.state.errors import RunError
 from interlock.state.text import clean_json, dict_or_empty, make_visible, to_one_line
 
@@ -44,11 +44,11 @@ class StdioServer:
         self._stderr_kept: deque[bytes] = deque()
 
     @asynccontextmanager
-    async def streams(self) -> AsyncGenerator[tuple[Any, Any]]:
+    async def open_streams(self) -> AsyncGenerator[tuple[Any, Any]]:
         """Open the SDK's transport: one stream of messages from the server, one to it. Raises `RunError`."""
         import anyio
 
-        child, ours = self._start()
+        child, ours = self._start_process()
         source, sink, errors = ours
         read_in, read = anyio.create_memory_object_stream["SessionMessage | Exception"](0)
         write, write_out = anyio.create_memory_object_stream["SessionMessage"](0)
@@ -66,7 +66,7 @@ class StdioServer:
                 await _end_process(child)
                 os.close(errors)
 
-    def _start(self) -> tuple[SupervisedCommand, tuple[int, int, int]]:
+    def _start_process(self) -> tuple[SupervisedCommand, tuple[int, int, int]]:
         """Start the process; returns it and our ends of its stdout, stdin and stderr."""
         (stdin, sink), (source, stdout), (errors, stderr) = os.pipe(), os.pipe(), os.pipe()
         ours, theirs = (source, sink, errors), (stdin, stdout, stderr)
@@ -93,46 +93,46 @@ class StdioServer:
             os.set_blocking(descriptor, False)
         return child, ours
 
-    async def _receive_messages(self, source: int, into: Any, child: SupervisedCommand) -> None:
+    async def _receive_messages(self, stdout: int, message_stream: Any, child: SupervisedCommand) -> None:
         """Parse lines into messages one at a time, so that a flooding server blocks on its own pipe."""
         line = bytearray()
-        async with into:
-            while chunk := await _read_chunk(source):
+        async with message_stream:
+            while chunk := await _read_chunk(stdout):
                 *whole, rest = chunk.split(b"\n")
                 for part in whole:
                     line += part
-                    if line.strip() and not await _forward_line(bytes(line), into):
+                    if line.strip() and not await _parse_and_forward_line(bytes(line), message_stream):
                         return
                     line.clear()
                 line += rest
                 if len(line) > MOST:
                     self._lost(TOO_LONG)
                     return
-            self._lost(await self._describe_end(child))
+            self._lost(await self._describe_process_end(child))
 
-    async def _send_messages(self, sink: int, messages: Any) -> None:
+    async def _send_messages(self, stdin: int, messages: Any) -> None:
         async for message in messages:
             text = message.message.model_dump_json(by_alias=True, exclude_unset=True)
             data = memoryview(f"{text}\n".encode())
             while data:
                 try:
-                    data = data[os.write(sink, data) :]
+                    data = data[os.write(stdin, data) :]
                 except BlockingIOError:
-                    await _wait_until_writable(sink)
+                    await _wait_until_writable(stdin)
                 except OSError:  # it closed its stdin; its exit is reported when stdout ends
                     return
 
-    async def _collect_stderr(self, errors: int) -> None:
+    async def _collect_stderr(self, stderr: int) -> None:
         kept = 0
-        while chunk := await _read_chunk(errors):
+        while chunk := await _read_chunk(stderr):
             self._stderr_kept.append(chunk)
             kept += len(chunk)
             while len(self._stderr_kept) > 1 and kept - len(self._stderr_kept[0]) >= _ERRORS:
                 kept -= len(self._stderr_kept.popleft())
 
-    async def _describe_end(self, child: SupervisedCommand) -> str:
+    async def _describe_process_end(self, child: SupervisedCommand) -> str:
         """Describe how it ended, with its last line of stderr."""
-        await wait_at_most(0.5, child.wait_finished())
+        await wait_at_most(0.5, child.wait_until_finished())
         if child.error:
             return f"it can't be started: {child.error}"
         if child.limit:
@@ -147,12 +147,12 @@ class StdioServer:
         return f"{how}: {text.splitlines()[-1]}" if text else how
 
 
-async def _forward_line(line: bytes, into: Any) -> bool:
+async def _parse_and_forward_line(line: bytes, message_stream: Any) -> bool:
     """Forward a line; returns whether anyone is still listening."""
     from anyio import BrokenResourceError, ClosedResourceError
 
     try:
-        await into.send(_parse_message(line))
+        await message_stream.send(_parse_message(line))
     except (BrokenResourceError, ClosedResourceError):
         return False
     return True
@@ -195,7 +195,7 @@ async def _read_chunk(descriptor: int) -> bytes:
         try:
             return os.read(descriptor, _CHUNK)
         except BlockingIOError:
-            await wait_readable(descriptor)
+            await wait_until_readable(descriptor)
 
 
 async def _wait_until_writable(descriptor: int) -> None:
@@ -212,9 +212,9 @@ async def _end_process(child: SupervisedCommand) -> None:
     """Wait for the process to exit after its stdin was closed; then send SIGTERM, then SIGKILL."""
     try:
         async with asyncio.timeout(_LEAVE_S):
-            await child.wait_finished()
+            await child.wait_until_finished()
     except TimeoutError:
-        child.stop()
-        await wait_at_most(GRACE_S + 1, child.wait_finished())
+        child.terminate()
+        await wait_at_most(GRACE_S + 1, child.wait_until_finished())
     finally:
         child.close()

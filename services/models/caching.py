@@ -43,7 +43,7 @@ class CachePlans:
     def __init__(self) -> None:
         self._last: dict[tuple[str, str], Sequence[Message]] = {}
 
-    def plan_marks(self, request: ModelRequest) -> CachePlan | None:
+    def plan_cache_marks(self, request: ModelRequest) -> CachePlan | None:
         """Return where to mark the request; None if no later request will begin with it."""
         if not _is_conversation(request):
             return None
@@ -90,9 +90,10 @@ _MARKED = ("ChatAnthropic", "ChatBedrockConverse", "ChatOpenAI")
 """Client classes whose requests can carry marks."""
 
 
-def supports_cache_marks(cls: str, model: str) -> bool:
-    """Return whether requests to the model carry marks; `cls`: its client class, `model`: without the provider."""
-    return cls in _MARKED and (cls != "ChatOpenAI" or model.startswith(_CLAUDE))
+def supports_cache_marks(client_class: str, model: str) -> bool:
+    """Return whether requests to the model carry marks; `client_class`: its client class, `model`: without the
+    provider."""
+    return client_class in _MARKED and (client_class != "ChatOpenAI" or model.startswith(_CLAUDE))
 
 
 def cache_key(request: ModelRequest) -> str:
@@ -110,7 +111,7 @@ def mark_anthropic_request(payload: Json, plan: CachePlan) -> None:
     mark = {"type": "ephemeral"}
     left = _MOST
     if payload.get("system"):
-        blocks = _to_blocks(payload, "system")
+        blocks = _convert_field_to_blocks(payload, "system")
         blocks[-1] = {**blocks[-1], "cache_control": mark}
         left -= 1
     for content, at in _blocks_to_mark(payload.get("messages") or [], plan, left):
@@ -133,7 +134,7 @@ def mark_bedrock_request(
     if system:
         system.append(point)
         left -= 1
-    taken = [m for m in messages if not nova or not _has_calls(m)]
+    taken = [m for m in messages if not nova or not _has_tool_blocks(m)]
     for content, at in sorted(_blocks_to_mark(taken, plan, left), key=lambda place: -place[1]):
         content.insert(at + 1, point)
         left -= 1
@@ -149,7 +150,7 @@ def mark_chat_completion(messages: list[Json], plan: CachePlan) -> None:
     places: list[tuple[list[Any], int]] = []
     systems = [m for m in messages if m["role"] == "system"]
     if systems and systems[-1].get("content"):
-        content = _to_blocks(systems[-1], "content")
+        content = _convert_field_to_blocks(systems[-1], "content")
         places.append((content, len(content) - 1))
         left -= 1
     talk = [m for m in messages if m["role"] != "system"]
@@ -158,12 +159,12 @@ def mark_chat_completion(messages: list[Json], plan: CachePlan) -> None:
         shared = plan.shared + len(sides) - plan.sides if plan.shared else 0
         ends = [len(sides), shared] if 0 < shared < len(sides) else [len(sides)]
         for number in ends:
-            content = _to_blocks(sides[number - 1][-1], "content")
+            content = _convert_field_to_blocks(sides[number - 1][-1], "content")
             if (at := _last_markable_block(content)) is not None:
                 places.append((content, at))
                 left -= 1
         if left and 0 < plan.opening < len(sides[0]):
-            content = _to_blocks(sides[0][plan.opening - 1], "content")
+            content = _convert_field_to_blocks(sides[0][plan.opening - 1], "content")
             places.append((content, len(content) - 1))
     for content, at in places:
         content[at] = {**content[at], "cache_control": {"type": "ephemeral"}}
@@ -176,7 +177,7 @@ def _blocks_to_mark(messages: list[Json], plan: CachePlan, limit: int) -> list[t
         return []
     shared = plan.shared + len(asked) - plan.sides if plan.shared else 0
     ends = [len(asked), shared] if 0 < shared < len(asked) else [len(asked)]
-    contents = {number: _to_blocks(asked[number - 1], "content") for number in (*ends, 1)}
+    contents = {number: _convert_field_to_blocks(asked[number - 1], "content") for number in (*ends, 1)}
     found = [
         (contents[number], at)
         for number in ends
@@ -187,7 +188,7 @@ def _blocks_to_mark(messages: list[Json], plan: CachePlan, limit: int) -> list[t
     return found[:limit]
 
 
-def _to_blocks(holder: Json, field: str) -> list[Any]:
+def _convert_field_to_blocks(holder: Json, field: str) -> list[Any]:
     """Return the blocks of a system prompt or of a message: a text becomes the only one."""
     if isinstance(holder[field], str):
         holder[field] = [{"type": "text", "text": holder[field]}]
@@ -204,6 +205,6 @@ def _last_markable_block(content: Sequence[Any]) -> int | None:
     return None
 
 
-def _has_calls(message: Json) -> bool:
+def _has_tool_blocks(message: Json) -> bool:
     """Return whether it has calls or their results, beside which Nova takes no marks."""
     return any("toolUse" in block or "toolResult" in block for block in message["content"])

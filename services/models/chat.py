@@ -20,23 +20,23 @@ from interlock.services.models.failure import (
     to_model_error,
 )
 from interlock.services.models.json_calls import (
+    build_file_request,
     extract_fenced_calls,
     extract_json_calls,
-    file_request_messages,
     with_json_call_rules,
 )
 from interlock.services.models.names import (
     choose_helper_model,
-    ends_reliably,
     find_provider_spec,
     model_for_role,
     provider_name,
     resolve_model,
     scripts_named_in_settings,
+    signals_completion_reliably,
 )
 from interlock.services.models.providers import Providers
 from interlock.services.models.request import (
-    Answer,
+    AnswerBuilder,
     Budget,
     Chunk,
     MessageCache,
@@ -46,21 +46,21 @@ from interlock.services.models.request import (
     ToolsCache,
     extract_tagged_calls,
 )
-from interlock.services.models.script import append_entry, to_script_entry
+from interlock.services.models.script import append_script_entry, to_script_entry
 from interlock.services.models.sent_messages import (
     AttachmentPlacer,
+    escape_message_controls,
+    escape_tool_controls,
     is_attachment_refusal,
     newest_unrefused_digests,
     replace_refused_attachments,
-    spell_out_message_controls,
-    spell_out_tool_controls,
 )
 from interlock.services.secrets.redaction import SHAPES, Redactor
 from interlock.state.deps import Clock
 from interlock.state.errors import ModelError
 from interlock.state.events import Asking, Emit, ErrorEvent, Progress, Retry
 from interlock.state.messages import (
-    Growing,
+    IncrementalScan,
     Message,
     ModelCall,
     ModelItem,
@@ -73,7 +73,12 @@ from interlock.state.settings import Settings
 from interlock.state.text import estimate_tokens
 from interlock.state.tooling import SHELL
 from interlock.tools.call_arguments import TaggedTools
-from interlock.tools.json_calls import Files, allowed_writes, build_answer_schema, render_message_as_json
+from interlock.tools.json_calls import (
+    RepairFileRules,
+    allowed_writes,
+    build_answer_schema,
+    render_message_as_json,
+)
 from interlock.tools.tag_calls import render_message_as_text
 
 
@@ -89,11 +94,11 @@ async def stream_and_settle_budget(
                 yield item
     except ModelError:
         settled = True
-        budget.settle(task)
+        budget.settle_reservation(task)
         raise
     finally:
         if not settled:
-            budget.lose(task)
+            budget.forfeit_reservation(task)
 
 
 STALL_S = 120.0
@@ -130,7 +135,7 @@ class ChatModels:
         redact: Redactor = SHAPES,
         facts: ModelFacts | None = None,
         on_commands: Callable[[], None] = lambda: None,
-        files: Files | None = None,
+        files: RepairFileRules | None = None,
         only_own_scripts: bool = False,
     ) -> None:
         """`on_commands`: called once, in a thread, while a model is asked for what may be a command.
@@ -158,13 +163,13 @@ class ChatModels:
         self._hash = RequestHash()
         self.budget = budget
         self._sizes = MessageCache(estimate_message_tokens)
-        self._tool_size = ToolsCache(_estimate_tools)
+        self._tool_size = ToolsCache(_estimate_tool_tokens)
         self._redact = redact
-        self._redacted = MessageCache(
-            lambda message: spell_out_message_controls(redact.redact_message(message))
+        self._redacted = MessageCache(lambda message: escape_message_controls(redact.redact_message(message)))
+        self._declared = ToolsCache(escape_tool_controls)
+        self._taken = IncrementalScan(
+            set[str], lambda taken, message: taken.update(c.id for c in message.tool_calls)
         )
-        self._declared = ToolsCache(spell_out_tool_controls)
-        self._taken = Growing(set[str], lambda taken, message: taken.update(c.id for c in message.tool_calls))
         """Ids of a conversation's calls."""
         self._texts = {
             "xml": MessageCache(render_message_as_text),
@@ -185,14 +190,14 @@ class ChatModels:
         request = self._to_request(call)
         recorded = False
         try:
-            _check_feature(request)
+            _require_supported_feature(request)
             for text in (text for places in self._media.values() for text in places.take_warnings()):
                 emit(ErrorEvent(agent=self._agent, severity="warning", message=text))
             room = await self.budget.reserve(
-                call, self._agent, request.model, self._estimate_request(request)
+                call, self._agent, request.model, self._estimate_request_tokens(request)
             )
             if room is not None:
-                request = replace(request, most=self._reply_limit(request, room))
+                request = replace(request, most=self._reply_token_limit(request, room))
             replies = stream_and_settle_budget(
                 self.budget, call.task, self._retry_until_answered(call, request, emit)
             )
@@ -209,7 +214,7 @@ class ChatModels:
     ) -> AsyncGenerator[ModelItem, None]:
         started, failures = self._clock.monotonic(), 0
         while True:
-            answer = Answer()
+            answer = AnswerBuilder()
             try:
                 async with aclosing(self._attempt_request(request, call, answer, emit)) as items:
                     async for item in items:
@@ -222,7 +227,7 @@ class ChatModels:
                 failures += 1
                 if error.overflow:
                     self.facts.learn_from_overflow(request.model, str(error), request.size)
-                if lighter := self._without_refused_attachment(request, error, emit):
+                if lighter := self._drop_newest_attachment_if_refused(request, error, emit):
                     request, failures = lighter, failures - 1
                     continue
                 if request.instead and not error.retryable:
@@ -248,13 +253,15 @@ class ChatModels:
                 emit(ErrorEvent(agent=self._agent, severity="warning", message=text))
         yield self._record_reply(call, request, answer, started)
 
-    def _without_refused_attachment(
+    def _drop_newest_attachment_if_refused(
         self, request: ModelRequest, error: ModelError, emit: Emit
     ) -> ModelRequest | None:
         """Return the request without the newest attachment, if the server may have refused it; the model is told."""
         if not is_attachment_refusal(error):
             return None
-        refused = newest_unrefused_digests(request.messages, self.facts.refused_attachments(request.model))
+        refused = newest_unrefused_digests(
+            request.messages, self.facts.refused_attachment_digests(request.model)
+        )
         if not refused:
             return None
         self.facts.record_refused_attachments(request.model, refused)
@@ -276,27 +283,30 @@ class ChatModels:
 
     def _drop_refused_attachments(self, model: str, messages: Sequence[Message]) -> Sequence[Message]:
         """Return the messages without attachments that the model's server refused."""
-        refused = self.facts.refused_attachments(model)
+        refused = self.facts.refused_attachment_digests(model)
         return (
             [replace_refused_attachments(message, refused) for message in messages] if refused else messages
         )
 
-    def plan_retry(self, problem: ModelError | str, failed: int, spent_s: float = 0) -> RetryPlan:
+    def plan_retry(self, problem: ModelError | str, failed_attempts: int, spent_s: float = 0) -> RetryPlan:
         """Plan the next try after so many in a row that failed, or whose answers were invalid."""
         if isinstance(problem, str):
-            failures, delay_s = 0, self._settings.model.stream_retry_delay_s * 2 ** (failed - 1)
+            failures, delay_s = 0, self._settings.model.stream_retry_delay_s * 2 ** (failed_attempts - 1)
         else:
-            failures, delay_s = failed, self._retry_delay_s(problem, failed, ATTEMPTS, spent_s)
+            failures, delay_s = (
+                failed_attempts,
+                self._retry_delay_s(problem, failed_attempts, ATTEMPTS, spent_s),
+            )
         plan: RetryPlan = {"reason": str(problem), "failures": failures, "spent_s": 0, "delay_s": 0, "at": 0}
         if delay_s is None:
             return plan
         at = self._clock.now() + delay_s
         return {**plan, "spent_s": spent_s + delay_s, "delay_s": delay_s, "at": at}
 
-    def resolve(self, name: str) -> str:
+    def resolve_alias(self, name: str) -> str:
         return resolve_model(self._settings, name)
 
-    def model_of_role(self, role: str) -> str:
+    def resolve_role_model(self, role: str) -> str:
         return resolve_model(self._settings, model_for_role(self._settings, role))
 
     def for_agent(self, agent: str, temperature: float | None) -> "ChatModels":
@@ -305,21 +315,21 @@ class ChatModels:
         own._agent, own._temperature = agent, temperature
         return own
 
-    def share(self, other: "ChatModels") -> None:
+    def reuse_caches_of(self, other: "ChatModels") -> None:
         """Know what another drive of the run computed of each message. Both redact the same."""
         self._sizes, self._redacted, self._hash = other._sizes, other._redacted, other._hash
 
     def context_window(self, model: str) -> int:
-        return self.facts.window_tokens(model)
+        return self.facts.context_window_tokens(model)
 
-    def scale_estimate(self, model: str, tokens: int) -> int:
+    def adjust_token_estimate(self, model: str, tokens: int) -> int:
         return self.facts.scale_estimate(model, tokens)
 
-    def ends_reliably(self, model: str) -> bool:
-        return ends_reliably(model)
+    def has_reliable_finish_reasons(self, model: str) -> bool:
+        return signals_completion_reliably(model)
 
-    def next_call_protocol(self, model: str, reply: Reply, silent: int) -> str:
-        return self.facts.next_call_protocol(model, reply, silent)
+    def next_call_protocol(self, model: str, reply: Reply, replies_without_call: int) -> str:
+        return self.facts.next_call_protocol(model, reply, replies_without_call)
 
     async def aclose(self) -> None:
         await self._providers.aclose()
@@ -328,7 +338,7 @@ class ChatModels:
         own = self._temperature if call.schema is None else None
         chosen = (call.temperature, own, self._settings.model.temperature)
         model, instead = self._choose_model(call)
-        usual = _NEAR_TEMPERATURE if self.facts.server(model).near else _TEMPERATURE
+        usual = _NEAR_TEMPERATURE if self.facts.model_server(model).near else _TEMPERATURE
         default = usual if call.schema is None else _HELPER_TEMPERATURE
         messages, schema = (
             self._place_attachments(model, self._redacted(call.messages), bool(call.tools)),
@@ -360,25 +370,29 @@ class ChatModels:
         """Return the model that is asked, and the one to ask if a helper's small model can't be had or is too
         small."""
         if call.model:
-            return self.resolve(call.model), ""
-        main = self.resolve(model_for_role(self._settings, "main"))
-        near = self.facts.server(main).near
-        model, instead = choose_helper_model(self._settings, call.role, near=near)
-        too_long = instead and sum(self._sizes(call.messages)) > _FILLED * self.facts.window_tokens(model)
+            return self.resolve_alias(call.model), ""
+        main = self.resolve_alias(model_for_role(self._settings, "main"))
+        near = self.facts.model_server(main).near
+        model, instead = choose_helper_model(self._settings, call.role, is_self_hosted=near)
+        too_long = instead and sum(self._sizes(call.messages)) > _FILLED * self.facts.context_window_tokens(
+            model
+        )
         return (instead, "") if instead and (too_long or model in self._absent) else (model, instead)
 
-    def _estimate_request(self, request: ModelRequest) -> int:
+    def _estimate_request_tokens(self, request: ModelRequest) -> int:
         """Estimate the request's tokens, tools included."""
         return self.facts.scale_estimate(request.model, request.size)
 
-    def _reply_limit(self, request: ModelRequest, room: int) -> int | None:
+    def _reply_token_limit(self, request: ModelRequest, budget_tokens: int) -> int | None:
         """Return what a budget leaves for the reply, where it is less than the model could write: servers
         refuse more."""
-        window = self.facts.window_tokens(request.model) - self._estimate_request(request)
-        return room if room < (self.facts.abilities(request.model).output or window) else None
+        window = self.facts.context_window_tokens(request.model) - self._estimate_request_tokens(request)
+        return (
+            budget_tokens if budget_tokens < (self.facts.abilities(request.model).output or window) else None
+        )
 
     async def _attempt_request(
-        self, request: ModelRequest, call: ModelCall, answer: Answer, emit: Emit
+        self, request: ModelRequest, call: ModelCall, answer: AnswerBuilder, emit: Emit
     ) -> AsyncGenerator[ModelItem, None]:
         """Make one attempt. Raise `ModelError` for a client's failure; our own bugs propagate unchanged."""
         stall_s = self._stall_s if request.attempt == 0 else self._stall_s / 4
@@ -397,8 +411,8 @@ class ChatModels:
             if _can_call_commands(request, call):
                 self._run_once_in_thread("commands", self._on_commands)
             waits = partial(stream_with_timeouts, stall_s=stall_s, first_s=first_s, total_s=call.timeout_s)
-            limited = partial(waits, begins=_is_answer_chunk, on_silence=warn_of_silence)
-            write = partial(self._stream_wanted_file, request, call, limited)
+            limited = partial(waits, is_output=_is_answer_chunk, on_silence=warn_of_silence)
+            write = partial(self._stream_requested_file, request, call, limited)
             async with aclosing(_extract_calls(limited(source), call, write, self._files)) as pieces:
                 async for chunk in pieces:
                     if not answer.begun_s and not chunk.progress:
@@ -419,14 +433,14 @@ class ChatModels:
             explained.args = (self._redact(str(explained)),)  # clients quote the URL, which contains the key
             raise explained from error
 
-    async def _stream_wanted_file(
-        self, request: ModelRequest, call: ModelCall, limited: _TimeLimit, path: str, text: str
+    async def _stream_requested_file(
+        self, request: ModelRequest, call: ModelCall, limit_time: _TimeLimit, path: str, text: str
     ) -> _Pieces:
         """Return the answer to the request for a file that the model wants to write."""
-        messages = file_request_messages(path, text, self._redacted(call.messages))
+        messages = build_file_request(path, text, self._redacted(call.messages))
         provider = await self._providers.provider_for(request.model)
         async with aclosing(
-            limited(provider.stream(replace(request, messages=messages, schema=None)))
+            limit_time(provider.stream(replace(request, messages=messages, schema=None)))
         ) as pieces:
             async for chunk in pieces:
                 yield chunk
@@ -443,8 +457,8 @@ class ChatModels:
         """Return a function that tells how far a call of the main model has come, with the tokens it sends."""
         sizes: dict[str, Any] = {}
         if call.role == "main":
-            tools, window = self._tool_size(request.tools), self.facts.window_tokens(request.model)
-            sizes = {"tokens": self._estimate_request(request), "tools": tools, "window": window}
+            tools, window = self._tool_size(request.tools), self.facts.context_window_tokens(request.model)
+            sizes = {"tokens": self._estimate_request_tokens(request), "tools": tools, "window": window}
 
         def report_stage(stage: _Stage) -> None:
             if sizes:
@@ -461,7 +475,9 @@ class ChatModels:
         error.args = (f"{error} {why}",) if why else error.args
         return None if why else delay_s
 
-    def _record_reply(self, call: ModelCall, request: ModelRequest, answer: Answer, started: float) -> Reply:
+    def _record_reply(
+        self, call: ModelCall, request: ModelRequest, answer: AnswerBuilder, started: float
+    ) -> Reply:
         answer.problem = self._redact(answer.problem) if answer.problem else None
         message = self._redact.redact_message(
             answer.build_message(request.ordinal, self._taken(call.messages, self))
@@ -470,13 +486,15 @@ class ChatModels:
             about = {"role": request.role, "agent": request.agent, "ordinal": request.ordinal}
             end = {"finish_reason": answer.finish_reason, "problem": answer.problem}
             # Before the row: a kill in between repeats the request, and the later entry for an ordinal wins.
-            append_entry(self._record_to, to_script_entry(message, **about, **end, usage=answer.usage))
+            append_script_entry(self._record_to, to_script_entry(message, **about, **end, usage=answer.usage))
         self.facts.record_answer_speed(
             request.model, answer.usage.input - answer.usage.cached, answer.begun_s
         )
         self.facts.record_counted_tokens(request.model, answer.usage.input, request.size)
         usage = answer.usage.model_copy(update={"usd": self.facts.cost_usd(request.model, answer.usage)})
-        self.budget.settle(call.task, usage)  # committed with the reply: a kill leaves both or neither
+        self.budget.settle_reservation(
+            call.task, usage
+        )  # committed with the reply: a kill leaves both or neither
         reply = Reply(
             record="",
             message=message,
@@ -485,7 +503,7 @@ class ChatModels:
             problem=answer.problem,
             usage=usage,
             duration_ms=round((self._clock.monotonic() - started) * 1000),
-            called=answer.called,
+            called=answer.call_protocol,
         )
         return self._log.record(call, request, reply, self._hash(request))
 
@@ -499,14 +517,14 @@ def _can_call_commands(request: ModelRequest, call: ModelCall) -> bool:
     return provider_name(request.model) != "script" and any(tool.name in SHELL for tool in call.tools)
 
 
-def _check_feature(request: ModelRequest) -> None:
+def _require_supported_feature(request: ModelRequest) -> None:
     if request.feature and provider_name(request.model) not in _FEATURE_PROVIDERS:
         doing = {"picture": "draw", "web": "search the web"}[request.feature]
         text = f"Model {request.model!r} can't {doing}; name one of Gemini's in the setting"
         raise ModelError(f"{text} model.roles.{request.role}.")
 
 
-def _cut_off_warning(request: ModelRequest, answer: Answer) -> str:
+def _cut_off_warning(request: ModelRequest, answer: AnswerBuilder) -> str:
     if answer.finish_reason != "length":
         return ""
     where = "at the model's limit"
@@ -516,7 +534,10 @@ def _cut_off_warning(request: ModelRequest, answer: Answer) -> str:
 
 
 def _extract_calls(
-    pieces: _Pieces, call: ModelCall, request_file: Callable[[str, str], _Pieces], files: Files | None
+    pieces: _Pieces,
+    call: ModelCall,
+    request_file: Callable[[str, str], _Pieces],
+    files: RepairFileRules | None,
 ) -> _Pieces:
     """Return the chunks with the calls that the protocol finds in the text."""
     if call.protocol == "json" and call.tools:
@@ -527,5 +548,5 @@ def _extract_calls(
     return pieces
 
 
-def _estimate_tools(tools: Sequence[ToolDeclaration]) -> int:
+def _estimate_tool_tokens(tools: Sequence[ToolDeclaration]) -> int:
     return sum(estimate_tokens(f"{t.name}{t.description}{t.parameters}") for t in tools)

@@ -14,8 +14,8 @@ from typing import Any, TypeVar, cast
 from interlock.services.models.caching import Json, mark_anthropic_request, mark_bedrock_request
 from interlock.services.models.names import PUBLIC_URLS, REGION
 from interlock.services.models.network import make_tls_context
-from interlock.services.models.response_body import prepare_response
-from interlock.services.models.thinking import speaks_openai_protocol
+from interlock.services.models.response_body import prepare_streamed_response
+from interlock.services.models.thinking import is_openai_client_class
 from interlock.state.messages import Usage
 
 INITIAL_USAGE = "interlock_begun"
@@ -25,7 +25,7 @@ _UNASKED = "unasked"
 _ARN = "arn:"
 
 
-def fix_client_class(cls: type[Any]) -> type[Any]:
+def subclass_with_fixes(cls: type[Any]) -> type[Any]:
     """Return the client class without the faults that a subclass can mend."""
     name = next((one.__name__ for one in cls.__mro__ if one.__name__ in _FIXES), "")
     return _FIXES[name](cls) if name else cls
@@ -37,14 +37,14 @@ def parse_ollama_usage(metadata: Mapping[str, Any]) -> Usage | None:
     return None if counts == [None, None] else Usage(input=counts[0] or 0, output=counts[1] or 0)
 
 
-def _model_vendor(model: str) -> str:
+def _bedrock_model_vendor(model: str) -> str:
     """Return whose model an id of Bedrock names. That of an application's profile is found by its client later."""
     own = REGION.sub("", model, count=1)
     return own.partition(".")[0] if "." in own else "anthropic"
 
 
 @cache
-def _fix_anthropic(cls: type[Any]) -> type[Any]:
+def _subclass_anthropic(cls: type[Any]) -> type[Any]:
     class Heard(cls):
         """Asks by a client of ours, marks requests, and tells tokens that only the beginning of a stream has."""
 
@@ -75,14 +75,14 @@ def _fix_anthropic(cls: type[Any]) -> type[Any]:
 
 
 @cache
-def _fix_bedrock(cls: type[Any]) -> type[Any]:
+def _subclass_bedrock(cls: type[Any]) -> type[Any]:
     class Resolved(cls):
         """Knows whose model an application's profile stands for, marks requests, and blocks only a thread."""
 
         def _configure_streaming_for_resolved_model(self) -> None:
             own: Any = super()
             if base := cast(Any, self).base_model_id:
-                cast(Any, self).provider = _model_vendor(base)
+                cast(Any, self).provider = _bedrock_model_vendor(base)
             own._configure_streaming_for_resolved_model()
 
         def _apply_cache_points(
@@ -111,7 +111,7 @@ def _fix_bedrock(cls: type[Any]) -> type[Any]:
 
 
 @cache
-def _fix_ollama(cls: type[Any]) -> type[Any]:
+def _subclass_ollama(cls: type[Any]) -> type[Any]:
     class Thinking(cls):
         """Keeps thoughts also where no level was asked for."""
 
@@ -124,27 +124,27 @@ def _fix_ollama(cls: type[Any]) -> type[Any]:
 
 
 _FIXES = {
-    "ChatAnthropic": _fix_anthropic,
-    "ChatBedrockConverse": _fix_bedrock,
-    "ChatOllama": _fix_ollama,
+    "ChatAnthropic": _subclass_anthropic,
+    "ChatBedrockConverse": _subclass_bedrock,
+    "ChatOllama": _subclass_ollama,
 }
 
 
-_HOOKS = {"response": [prepare_response]}
+_HOOKS = {"response": [prepare_streamed_response]}
 
 
-def client_options(cls: type[Any], options: Mapping[str, Any]) -> dict[str, Any]:
+def client_constructor_options(cls: type[Any], options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options that the subclass of a LangChain class needs, most of which give it an HTTP client of ours."""
     url = str(options.get("base_url") or options.get("azure_endpoint") or "")
     names = {one.__name__ for one in cls.__mro__}
-    if speaks_openai_protocol(cls):
+    if is_openai_client_class(cls):
         return {"http_async_client": _make_http_client("openai", url)}
     if "ChatGroq" in names:
         return {"http_async_client": _make_http_client("groq", url)}
     if "ChatOllama" in names:
         return {"reasoning": _UNASKED, "async_client_kwargs": {"event_hooks": _HOOKS}}
     if "ChatBedrockConverse" in names and options["model"].startswith(_ARN):
-        return {"provider": _model_vendor(options["model"].rpartition("/")[2])}
+        return {"provider": _bedrock_model_vendor(options["model"].rpartition("/")[2])}
     return _mistral_client_options(options) if "ChatMistralAI" in names else {}
 
 

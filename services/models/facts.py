@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from interlock.services.files.filesystem import lock_folder, replace_file
+from interlock.services.files.filesystem import lock_folder, replace_private_file_locked
 from interlock.services.models.model_table import (
     ABILITIES,
     FREE,
@@ -20,9 +20,9 @@ from interlock.services.models.model_table import (
     Rates,
     TableEntry,
     look_up_table_entry,
+    price_table_edition,
     read_abilities,
-    request_cost,
-    table_edition,
+    request_cost_usd,
 )
 from interlock.services.models.names import (
     configured_context_window,
@@ -46,7 +46,7 @@ _ANSWER_S = 2.0
 
 
 @dataclass(frozen=True)
-class Server:
+class ModelServer:
     """A server of models. Only one nearby is asked what it is; of others nothing is known."""
 
     url: str = ""
@@ -57,26 +57,26 @@ class Server:
     """Model → window in tokens, None if it isn't told; None: the server didn't answer."""
 
 
-def find_server(model: str, env: Mapping[str, str], *, ask: bool = True) -> Server:
-    """Return the server of `provider:model`; `ask`: whether one nearby is asked what it is."""
+def identify_model_server(model: str, env: Mapping[str, str], *, probe: bool = True) -> ModelServer:
+    """Return the server of `provider:model`; `probe`: whether one nearby is asked what it is."""
     url = server_url(model, env)
-    near = is_served_nearby(model, url)
-    if not near or not ask:
-        return Server(url, near)
+    near = is_self_hosted(model, url)
+    if not near or not probe:
+        return ModelServer(url, near)
     spec = find_provider_spec(provider_name(model))
-    return ask_server_kind(url, env.get(spec.key, "") if spec else "", model.partition(":")[2])
+    return probe_model_server(url, env.get(spec.key, "") if spec else "", model.partition(":")[2])
 
 
 _SERVED_NEARBY = ("openai", "ollama")
 """Protocols of servers that have models of their own: what speaks another on this machine is a gateway."""
 
 
-def is_served_nearby(model: str, url: str) -> bool:
+def is_self_hosted(model: str, url: str) -> bool:
     """Return whether a server on this machine or in a private network has the model itself."""
-    return bool(url) and provider_name(model) in _SERVED_NEARBY and is_nearby_address(url)
+    return bool(url) and provider_name(model) in _SERVED_NEARBY and is_private_address(url)
 
 
-def is_nearby_address(url: str) -> bool:
+def is_private_address(url: str) -> bool:
     """Return whether the address is on this machine or in a private network, by its name alone."""
     host = urlsplit(url).hostname or ""
     try:
@@ -86,7 +86,7 @@ def is_nearby_address(url: str) -> bool:
     return address.is_private or address.is_loopback or address.is_link_local
 
 
-def ask_server_kind(url: str, key: str, model: str) -> Server:
+def probe_model_server(url: str, key: str, model: str) -> ModelServer:
     """Ask a server what it is and has; `model`: the one whose window matters."""
     root = url.rstrip("/").removesuffix("/v1")
 
@@ -95,45 +95,47 @@ def ask_server_kind(url: str, key: str, model: str) -> Server:
             return fetch_json(f"{root}{path}", bearer_header(key), body, _ANSWER_S)
         return {}
 
-    listed = _to_objects(fetch_or_empty("/v1/models").get("data"))
+    listed = _to_object_list(fetch_or_empty("/v1/models").get("data"))
     if not listed:
-        return Server(url, True)
+        return ModelServer(url, True)
     owners = (str(one.get("owned_by")) for one in listed)
     kinds: list[Kind] = [_OWNERS[owner] for owner in owners if owner in _OWNERS]
     kind: Kind = kinds[0] if kinds else ""
-    models = {str(one.get("id")): _positive_number(one.get("max_model_len")) for one in listed}
+    models = {str(one.get("id")): _positive_int_or_none(one.get("max_model_len")) for one in listed}
     if kind == "llama.cpp":
         own = dict_or_empty(fetch_or_empty("/props").get("default_generation_settings"))
-        models = dict.fromkeys(models, _positive_number(own.get("n_ctx")))
+        models = dict.fromkeys(models, _positive_int_or_none(own.get("n_ctx")))
     elif kind == "ollama" and model:
-        models[model] = _ollama_window(fetch_or_empty("/api/show", {"model": model}))
-    elif not kind and (own := _to_objects(fetch_or_empty("/api/v0/models").get("data"))):
+        models[model] = _ollama_context_window(fetch_or_empty("/api/show", {"model": model}))
+    elif not kind and (own := _to_object_list(fetch_or_empty("/api/v0/models").get("data"))):
         kind = "lm studio"
-        models = {str(one.get("id")): _lm_studio_window(one) for one in own}
-    return Server(url, True, kind, models)
+        models = {str(one.get("id")): _lm_studio_context_window(one) for one in own}
+    return ModelServer(url, True, kind, models)
 
 
-def _ollama_window(shown: Mapping[str, Any]) -> int | None:
+def _ollama_context_window(show_response: Mapping[str, Any]) -> int | None:
     """Return the window that Ollama was given, else the model's own."""
-    lines = (line.split() for line in str(shown.get("parameters", "")).splitlines())
+    lines = (line.split() for line in str(show_response.get("parameters", "")).splitlines())
     given = next((line[1] for line in lines if len(line) == 2 and line[0] == "num_ctx"), "")
     if given.isdecimal():
         return int(given)
-    facts = dict_or_empty(shown.get("model_info"))
-    return next((_positive_number(v) for name, v in facts.items() if name.endswith(".context_length")), None)
-
-
-def _lm_studio_window(one: Mapping[str, Any]) -> int | None:
-    return _positive_number(one.get("loaded_context_length")) or _positive_number(
-        one.get("max_context_length")
+    facts = dict_or_empty(show_response.get("model_info"))
+    return next(
+        (_positive_int_or_none(v) for name, v in facts.items() if name.endswith(".context_length")), None
     )
 
 
-def _positive_number(value: Any) -> int | None:
+def _lm_studio_context_window(entry: Mapping[str, Any]) -> int | None:
+    return _positive_int_or_none(entry.get("loaded_context_length")) or _positive_int_or_none(
+        entry.get("max_context_length")
+    )
+
+
+def _positive_int_or_none(value: Any) -> int | None:
     return value if isinstance(value, int) and value > 0 else None
 
 
-def _to_objects(value: Any) -> list[dict[str, Any]]:
+def _to_object_list(value: Any) -> list[dict[str, Any]]:
     return [*map(dict_or_empty, cast(list[Any], value))] if isinstance(value, list) else []
 
 
@@ -194,59 +196,59 @@ class ModelFacts:
         self._settings = settings
         self._file = home / _FILE if home else None
         self._env, self._ask = env, ask
-        self._servers: dict[str, Server] = {}
+        self._servers: dict[str, ModelServer] = {}
         self._windows: dict[str, tuple[int, bool]] = {}
         self._prices: dict[str, Prices | None] = {}
         self._answered: set[str] = set()
         self._factors: dict[str, float] = {}
         self._refused_parts: dict[str, frozenset[str]] = {}
 
-    def server(self, model: str) -> Server:
+    def model_server(self, model: str) -> ModelServer:
         if model not in self._servers:
-            self._servers[model] = find_server(model, self._env, ask=self._ask)
+            self._servers[model] = identify_model_server(model, self._env, probe=self._ask)
         return self._servers[model]
 
-    def context_window(self, model: str) -> tuple[int, bool]:
+    def resolve_context_window(self, model: str) -> tuple[int, bool]:
         """The window in tokens, and whether it is known: set, told by the server, or in the table of models."""
         if model not in self._windows:
-            self._windows[model] = self._find_window(model)
+            self._windows[model] = self._look_up_context_window(model)
         return self._windows[model]
 
-    def learn_from_overflow(self, model: str, text: str, size: int) -> None:
-        """Learn from a refusal: the window that it names, and how far the estimate `size` was off.
+    def learn_from_overflow(self, model: str, error_text: str, estimated_tokens: int) -> None:
+        """Learn from a refusal: the window that it names, and how far the estimate `estimated_tokens` was off.
 
         Where it names none, the window is taken to be a little less than this request, for this drive.
         """
         from interlock.services.models.provider_errors import (
-            read_overflow_limits,  # late: most runs fail at nothing
+            parse_overflow_limits,  # late: most runs fail at nothing
         )
 
-        told = read_overflow_limits(text)
-        window = told.window or round(_LESS * self.scale_estimate(model, size))
+        told = parse_overflow_limits(error_text)
+        window = told.window or round(_LESS * self.scale_estimate(model, estimated_tokens))
         if told.window:
             self._load_table_entry(model)  # of today, so that it counts with it
             self.record_observations(model, told_window=told.window)
-            self.record_counted_tokens(model, told.counted, size)
-        self._windows[model] = (min(window, self.window_tokens(model)), True)
+            self.record_counted_tokens(model, told.counted, estimated_tokens)
+        self._windows[model] = (min(window, self.context_window_tokens(model)), True)
 
-    def _find_window(self, model: str) -> tuple[int, bool]:
-        own, seen = self._settings.entry(model).context_window, self.observations(model)
-        if seen.told_window and seen.table == table_edition():
+    def _look_up_context_window(self, model: str) -> tuple[int, bool]:
+        own, seen = self._settings.model_entry(model).context_window, self.observations(model)
+        if seen.told_window and seen.table == price_table_edition():
             return min(seen.told_window, own or seen.told_window), True
-        found = own or self._served_window(model)
+        found = own or self._server_context_window(model)
         if found is None and provider_name(model) in ("gemini", "script"):
             return configured_context_window(self._settings, model), True
         found = found or self._load_table_entry(model).window
         return found or configured_context_window(self._settings, model), found is not None
 
-    def window_tokens(self, model: str) -> int:
+    def context_window_tokens(self, model: str) -> int:
         """Return the window in tokens: as set, as its server says, as known by name."""
-        return self.context_window(model)[0]
+        return self.resolve_context_window(model)[0]
 
     def take_unknown_model_notice(self, model: str) -> str:
         """Return what is assumed of a model that nobody knows, and how to set it: said once in its life. Empty:
         nothing is."""
-        window, is_known = self.context_window(model)
+        window, is_known = self.resolve_context_window(model)
         prices = provider_name(model) == "script" or self.prices(model)
         if (is_known and prices) or self.observations(model).warned:
             return ""
@@ -265,24 +267,24 @@ class ModelFacts:
         The first call of a day loads the table.
         """
         if model not in self._prices:
-            own, url = configured_price(self._settings, model), server_url(model, self._env)
-            near = is_served_nearby(model, url)
+            own, url = configured_prices(self._settings, model), server_url(model, self._env)
+            near = is_self_hosted(model, url)
             self._prices[model] = own or (FREE if near else self._load_table_entry(model).prices)
         return self._prices[model]
 
     def _load_table_entry(self, model: str) -> TableEntry:
         kept = self.observations(model)
-        if kept.table == table_edition():
+        if kept.table == price_table_edition():
             return TableEntry(kept.window, kept.prices)
         found = look_up_table_entry(model, server_url(model, self._env))
         self.record_observations(
-            model, table=table_edition(), window=found.window, prices=found.prices, told_window=None
+            model, table=price_table_edition(), window=found.window, prices=found.prices, told_window=None
         )
         return found
 
     def abilities(self, model: str) -> Abilities:
         """Return what it can take and write: as settings say, else as its provider's package does."""
-        own, found = self._settings.entry(model), read_abilities(model)
+        own, found = self._settings.model_entry(model), read_abilities(model)
         takes = found.takes if own.takes is None else tuple(own.takes)
         refuses = found.refuses if own.takes is None else tuple(k for k in ABILITIES if k not in takes)
         return found._replace(output=own.output_limit or found.output, takes=takes, refuses=refuses)
@@ -290,42 +292,44 @@ class ModelFacts:
     def cost_usd(self, model: str, usage: Usage) -> float | None:
         """Return US dollars for a request; the provider's own figure where it gave one. None: unknown."""
         prices = self.prices(model) if usage.usd is None else None
-        return usage.usd if prices is None else request_cost(prices, usage)
+        return usage.usd if prices is None else request_cost_usd(prices, usage)
 
-    def _served_window(self, model: str) -> int | None:
-        windows = self.server(model).models or {}
+    def _server_context_window(self, model: str) -> int | None:
+        windows = self.model_server(model).models or {}
         # Llama.cpp serves one model, under whatever name it is asked for.
         only = next(iter(windows.values())) if len(windows) == 1 else None
         return windows.get(model.partition(":")[2]) or only
 
-    def first_token_timeout_s(self, model: str, elsewhere: float) -> float:
-        own = self._settings.entry(model).first_token_timeout_s
-        return own or (_NEAR_FIRST_S if self.server(model).near else elsewhere)
+    def first_token_timeout_s(self, model: str, default_s: float) -> float:
+        own = self._settings.model_entry(model).first_token_timeout_s
+        return own or (_NEAR_FIRST_S if self.model_server(model).near else default_s)
 
-    def openai_api(self, model: str) -> str:
+    def configured_openai_api(self, model: str) -> str:
         """Return which of OpenAI's APIs settings name for the model; empty: what the client chooses."""
-        return self._settings.entry(model).api or ""
+        return self._settings.model_entry(model).api or ""
 
     def supports_json_schema(self, model: str) -> bool:
         """Return whether settings say, or its server's kind is known for it, that answers hold to a JSON Schema."""
-        own = self._settings.entry(model).response_format
-        return bool(self.server(model).kind) if own is None else own
+        own = self._settings.model_entry(model).response_format
+        return bool(self.model_server(model).kind) if own is None else own
 
-    def call_protocol(self, model: str, wanted: str) -> str:
+    def resolve_call_protocol(self, model: str, requested: str) -> str:
         """Return how the model calls tools; `auto` only if that has to be found out."""
-        if wanted != "auto":
-            return wanted
-        own = self._settings.entry(model).protocol
-        if own or not self.server(model).near:
+        if requested != "auto":
+            return requested
+        own = self._settings.model_entry(model).protocol
+        if own or not self.model_server(model).near:
             return own or "native"
         return self.observations(model).protocol or "auto"
 
-    def next_call_protocol(self, model: str, reply: Reply, silent: int) -> str:
+    def next_call_protocol(self, model: str, reply: Reply, replies_without_call: int) -> str:
         """Return how it calls tools from now on; `auto`: that isn't known yet."""
         found = reply.called
         if not found:
             return (
-                ("json" if self.supports_json_schema(model) else "auto") if silent + 1 >= _TRIED else "auto"
+                ("json" if self.supports_json_schema(model) else "auto")
+                if replies_without_call + 1 >= _TRIED
+                else "auto"
             )
         if found != "native" and self.supports_json_schema(model):
             found = "json"
@@ -335,19 +339,21 @@ class ModelFacts:
 
     def uses_small_prompt(self, model: str) -> bool:
         """Return whether the model gets the small prompt where nobody says which."""
-        if own := self._settings.entry(model).prompt_profile:
+        if own := self._settings.model_entry(model).prompt_profile:
             return own == "small"
-        if not self.server(model).near:
+        if not self.model_server(model).near:
             return False
         speed = self.observations(model).read_per_s
-        return self.window_tokens(model) < _SMALL_WINDOW or (speed is not None and speed < _SLOW_PER_S)
+        return self.context_window_tokens(model) < _SMALL_WINDOW or (
+            speed is not None and speed < _SLOW_PER_S
+        )
 
     def record_answer_speed(self, model: str, tokens: int, seconds: float) -> None:
         """Note that a model answered, and how fast one nearby read a long request."""
         if model not in self._answered:
             self._answered.add(model)
             self.record_observations(model, answered=True)
-        if tokens >= _LONG and seconds > 0 and self.server(model).near:
+        if tokens >= _LONG and seconds > 0 and self.model_server(model).near:
             self.record_observations(model, read_per_s=float(f"{tokens / seconds:.1g}"))
 
     def scale_estimate(self, model: str, tokens: int) -> int:
@@ -368,14 +374,14 @@ class ModelFacts:
             self._factors[model] = self.observations(model).per_estimate or 1.0
         return self._factors[model]
 
-    def refused_attachments(self, model: str) -> frozenset[str]:
+    def refused_attachment_digests(self, model: str) -> frozenset[str]:
         """Return digests of the attachments that the model's server refused."""
         if model not in self._refused_parts:
             self._refused_parts[model] = frozenset(self.observations(model).refused_parts)
         return self._refused_parts[model]
 
     def record_refused_attachments(self, model: str, digests: Sequence[str]) -> None:
-        self._refused_parts[model] = self.refused_attachments(model) | {*digests}
+        self._refused_parts[model] = self.refused_attachment_digests(model) | {*digests}
         known = self.observations(model).refused_parts
         self.record_observations(model, refused_parts=[*known, *digests][-_PARTS_KEPT:])
 
@@ -394,7 +400,7 @@ class ModelFacts:
             known, key = self._read_observations(), self._observation_key(model)
             known[key] = Observations.model_validate({**known.get(key, Observations()).model_dump(), **found})
             data = {name: one.model_dump(exclude_none=True) for name, one in known.items()}
-            replace_file(self._file, json.dumps(data, indent=2).encode())
+            replace_private_file_locked(self._file, json.dumps(data, indent=2).encode())
 
     def _read_observations(self) -> dict[str, Observations]:
         """Return all that was seen; a file that can't be read counts as empty: it is learned again."""
@@ -404,12 +410,12 @@ class ModelFacts:
             return {}
 
     def _observation_key(self, model: str) -> str:
-        return f"{model} {self.server(model).url}".strip()
+        return f"{model} {self.model_server(model).url}".strip()
 
 
-def configured_price(settings: Settings, model: str) -> Prices | None:
+def configured_prices(settings: Settings, model: str) -> Prices | None:
     """Return what settings say, by the model's name, one of its aliases, or its provider."""
-    if (found := settings.entry(model).price) is None:
+    if (found := settings.model_entry(model).price) is None:
         return None
     cached, written = (found.input if one is None else one for one in (found.cached, found.written))
     return [Rates(0, found.input, found.output, cached, written)]
@@ -421,6 +427,6 @@ def list_offered_models(settings: Settings, env: Mapping[str, str], facts: Model
     resolved = dict.fromkeys(resolve_model(settings, name) for name in named)
     found = [name for name in resolved if has_credentials(name, env)]
     for provider in ("openai", "ollama"):
-        served = facts.server(f"{provider}:").models or {}
+        served = facts.model_server(f"{provider}:").models or {}
         found += [f"{provider}:{name}" for name in served if f"{provider}:{name}" not in found]
     return [name for name in found if provider_name(name) != "script"]

@@ -17,7 +17,7 @@ from email.utils import parsedate_to_datetime
 from random import Random
 from typing import TYPE_CHECKING, TypeVar
 
-from interlock.services.models.response_body import ExtendableTimeout, subscribe_to_bytes
+from interlock.services.models.response_body import ExtendableTimeout, subscribe_to_body_bytes
 from interlock.state.errors import InterlockError, ModelAuthError, ModelError
 
 if TYPE_CHECKING:
@@ -93,12 +93,12 @@ async def stream_with_timeouts(
     stall_s: float,
     total_s: float | None,
     first_s: float | None = None,
-    begins: Callable[[T], bool] = lambda _item: True,
+    is_output: Callable[[T], bool] = lambda _item: True,
     on_silence: Callable[[float, float], None] = lambda _seconds, _limit: None,
 ) -> AsyncGenerator[T, None]:
     """Yield from `source`, which is always closed.
 
-    Raises `StalledError` after `stall_s` without a byte or an item (`first_s` until one `begins`; pings alone count
+    Raises `StalledError` after `stall_s` without a byte or an item (`first_s` until one `is_output`; pings alone count
     for ten minutes), `TimeoutError` after `total_s` overall. `on_silence` is called after each of the first three
     quarters of a stall, with the seconds after which the wait ends.
     """
@@ -112,10 +112,10 @@ async def stream_with_timeouts(
             # In this task: one of its own for each piece, and a wait for it, took 2 % of a turn.
             timer = asyncio.timeout(wait_s)
             timeout = ExtendableTimeout(timer, stall_s, deadline)
-            reminders = [*_schedule_reminders(loop, stall_s, wait_s, timeout, on_silence)]
+            reminders = [*_schedule_silence_warnings(loop, stall_s, wait_s, timeout, on_silence)]
             try:
                 async with timer:
-                    with subscribe_to_bytes(timeout.extend_for_bytes):
+                    with subscribe_to_body_bytes(timeout.extend_for_bytes):
                         item = await anext(source)
             except StopAsyncIteration:
                 return
@@ -129,11 +129,11 @@ async def stream_with_timeouts(
                 for reminder in reminders:
                     reminder.cancel()
             yield item
-            if begins(item):
+            if is_output(item):
                 stall_s, limit = lasting_s, ""
 
 
-def _schedule_reminders(
+def _schedule_silence_warnings(
     loop: asyncio.AbstractEventLoop,
     stall_s: float,
     limit_s: float,
@@ -200,19 +200,19 @@ def to_model_error(error: Exception, model: str, now: float) -> ModelError:
     if isinstance(error, StalledError):
         return ModelError(f"Model {model!r} does not answer: {error}.", retryable=True, attempts=1)
     from interlock.services.models.provider_errors import (
-        meaning_of_text,
-        read_provider_error,
+        classify_error_text,
+        parse_provider_error,
     )  # late: most runs fail at nothing
 
     for cause in _iterate_causes(error):
-        if told := read_provider_error(cause):
-            return _to_answered_error(told, model, now)
+        if told := parse_provider_error(cause):
+            return _convert_provider_error(told, model, now)
         if _NEVER.search(f"{type(cause).__name__} {cause}"):
             says = f"Model {model!r} can't be asked: {_shorten_to_line(str(cause))} Correct its API key or its address."
             return ModelError(says)
     for cause in _iterate_causes(error):
-        if _is_lost_connection(cause):
-            inner = _most_telling_cause(cause)
+        if _is_transport_error(cause):
+            inner = _most_informative_cause(cause)
             why = _shorten_to_line(str(inner)).rstrip(".") or "no text"
             says = f"Model {model!r} could not be reached: {type(inner).__name__}: {why}."
             if advice := next((does for named, does in _TLS if named.search(why)), ""):
@@ -226,7 +226,7 @@ def to_model_error(error: Exception, model: str, now: float) -> ModelError:
                 return ModelError(says, retryable=True, attempts=_ABSENT_ATTEMPTS, retry_after_s=_ABSENT_S)
             return ModelError(says, retryable=True)
     says = f"The request to model {model!r} failed: {type(error).__name__}: {_shorten_to_line(str(error))}"
-    means = meaning_of_text(f"{type(error).__name__} {error}")
+    means = classify_error_text(f"{type(error).__name__} {error}")
     if means == "key":
         return ModelAuthError(_add_advice(says, means))
     overflow = means == "overflow" or "ContextOverflow" in type(error).__name__
@@ -239,9 +239,9 @@ def _add_advice(text: str, meaning: "Meaning") -> str:
     return f"{text}{end} {_ADVICE[meaning]}" if _ADVICE[meaning] else text
 
 
-def _to_answered_error(answered: "ProviderError", model: str, now: float) -> ModelError:
-    status, means = answered.status, answered.meaning
-    text = f"Model {model!r} answered {status}: {_shorten_to_line(answered.text) or 'no reason given.'}"
+def _convert_provider_error(provider_error: "ProviderError", model: str, now: float) -> ModelError:
+    status, means = provider_error.status, provider_error.meaning
+    text = f"Model {model!r} answered {status}: {_shorten_to_line(provider_error.text) or 'no reason given.'}"
     says = _add_advice(text, means)
     if means == "key":
         return ModelAuthError(says, status=status)
@@ -249,23 +249,23 @@ def _to_answered_error(answered: "ProviderError", model: str, now: float) -> Mod
         return ModelError(says, status=status, terminal=True)
     if means == "overflow":
         return ModelError(says, status=status, overflow=True)
-    delay_s = _parse_server_delay(answered, now)
+    delay_s = _parse_retry_delay_s(provider_error, now)
     return ModelError(says, status=status, retryable=means == "busy", retry_after_s=delay_s)
 
 
-def _is_lost_connection(error: BaseException) -> bool:
+def _is_transport_error(error: BaseException) -> bool:
     """Return whether it is a reset, time-out, or invalid gzip or JSON: a repeated request may succeed."""
     lost = (ConnectionError, TimeoutError, socket.gaierror, ssl.SSLError, UnicodeDecodeError)
     of_client = (c.__name__ for c in type(error).__mro__ if c.__module__.startswith("httpx"))
     return isinstance(error, lost) or type(error).__name__ in _TRANSPORT or not _LOST.isdisjoint(of_client)
 
 
-def _most_telling_cause(error: BaseException) -> BaseException:
+def _most_informative_cause(error: BaseException) -> BaseException:
     """Return the cause that says most: clients wrap it as "Connection error."."""
     said = [
         c
         for c in _iterate_causes(error)
-        if str(c) and (_is_lost_connection(c) or type(c).__module__.startswith("http"))
+        if str(c) and (_is_transport_error(c) or type(c).__module__.startswith("http"))
     ]
     return said[-1] if said else error
 
@@ -285,7 +285,7 @@ def _is_our_bug(error: Exception) -> bool:
     names = [frame.f_globals.get("__name__", "") for frame, _ in traceback.walk_tb(error.__traceback__)]
     roots = [name.partition(".")[0] for name in names]
     inner = next((root for root in reversed(roots) if root not in sys.stdlib_module_names), "")
-    return inner == "interlock" and not _is_lost_connection(error) and type(error).__module__ in _PLAIN
+    return inner == "interlock" and not _is_transport_error(error) and type(error).__module__ in _PLAIN
 
 
 def is_empty_stream_error(error: Exception) -> bool:
@@ -309,15 +309,15 @@ def _shorten_to_line(text: str) -> str:
     return line if len(line) <= 300 else f"{line[:300]}…"
 
 
-def _parse_server_delay(answered: "ProviderError", now: float) -> float | None:
+def _parse_retry_delay_s(provider_error: "ProviderError", now: float) -> float | None:
     """Return the delay in seconds from RetryInfo, else from Retry-After-Ms or Retry-After (seconds or a date)."""
-    for detail in answered.details:
+    for detail in provider_error.details:
         if str(detail.get("@type", "")).endswith("RetryInfo"):
             match = re.fullmatch(r"(\d+(?:\.\d+)?)s", str(detail.get("retryDelay", "")))
             if match:
                 return float(match[1])
     milliseconds, value = (
-        answered.headers.get(name, "").strip() for name in ("retry-after-ms", "retry-after")
+        provider_error.headers.get(name, "").strip() for name in ("retry-after-ms", "retry-after")
     )
     if re.fullmatch(r"\d+(\.\d+)?", milliseconds):
         return float(milliseconds) / 1000

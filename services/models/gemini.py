@@ -26,16 +26,16 @@ from interlock.services.models.names import disable_tracing, silence_client_warn
 from interlock.services.models.network import temporary_client_environment
 from interlock.services.models.request import (
     OWN_ID,
-    CallPiece,
     Chunk,
     MessageCache,
     ModelRequest,
+    ParsedCall,
     ToolsCache,
     normalize_finish_reason,
     read_base64_data,
     to_usage,
 )
-from interlock.services.models.response_body import prepare_response
+from interlock.services.models.response_body import prepare_streamed_response
 from interlock.state.errors import ModelError
 from interlock.state.messages import DataPart, Message, TextPart, ToolCall, ToolDeclaration
 from interlock.state.settings import Thinking
@@ -47,18 +47,18 @@ _UNSIGNED = ("gemini-1", "gemini-2", "gemma", "learnlm")
 """Families that require no signature."""
 
 
-class GeminiBody:
+class GeminiBodyBuilder:
     """Builds the `contents`, `systemInstruction` and `tools` of a request."""
 
     def __init__(self, model: str) -> None:
         self._signed = not model.startswith(_UNSIGNED)
-        self._parts = MessageCache(_message_parts)
-        self._tools = ToolsCache(_declare_tools)
+        self._parts = MessageCache(_to_gemini_parts)
+        self._tools = ToolsCache(_to_function_declarations)
 
     def __call__(self, request: ModelRequest) -> Json:
         system = [m for m in request.messages if m.role == "system"]
         rest = [m for m in request.messages if m.role != "system"]
-        body: Json = {"contents": self._merge_contents(rest)}
+        body: Json = {"contents": self._build_merged_contents(rest)}
         if system:
             body["systemInstruction"] = {"parts": [{"text": m.text} for m in system]}
         if request.feature == "web":
@@ -67,10 +67,10 @@ class GeminiBody:
             body["tools"] = [self._tools(request.tools)]
         return body
 
-    def _merge_contents(self, messages: Sequence[Message]) -> list[Json]:
+    def _build_merged_contents(self, messages: Sequence[Message]) -> list[Json]:
         """Merge neighbours of one role: Gemini's roles must alternate, and answers directly follow their calls."""
         contents: list[Json] = []
-        unsigned_from = _turn_start(messages) if self._signed else len(messages)
+        unsigned_from = _turn_start_index(messages) if self._signed else len(messages)
         for index, (message, parts) in enumerate(zip(messages, self._parts(messages), strict=True)):
             if not parts:
                 continue
@@ -107,14 +107,14 @@ class BodyEncoder:
         return content, json.dumps(content).encode()
 
 
-def _declare_tools(tools: Sequence[ToolDeclaration]) -> Json:
+def _to_function_declarations(tools: Sequence[ToolDeclaration]) -> Json:
     declared = [
         {"name": t.name, "description": t.description, "parametersJsonSchema": t.parameters} for t in tools
     ]
     return {"functionDeclarations": declared}
 
 
-def _turn_start(messages: Sequence[Message]) -> int:
+def _turn_start_index(messages: Sequence[Message]) -> int:
     """Return the index of the user message that began this turn: after it, the first call of every answer needs a
     signature. A user message that follows a tool's answer is sent in the same content, so it begins no turn."""
     asked = (i for i, m in enumerate(messages) if m.role == "user" and not m.is_empty)
@@ -129,10 +129,10 @@ def _sign_first_call(parts: list[Json]) -> list[Json]:
     return [*parts[:first], {**parts[first], "thoughtSignature": NO_SIGNATURE}, *parts[first + 1 :]]
 
 
-def _message_parts(message: Message) -> list[Json]:
+def _to_gemini_parts(message: Message) -> list[Json]:
     """Convert a message. Thoughts aren't sent back, but their signatures are."""
     if message.role == "tool":
-        return _answer_parts(message)
+        return _function_response_parts(message)
     content = message.content
     pieces = (TextPart(text=content),) if isinstance(content, str) else content
     parts = [_content_part(piece) for piece in pieces if not isinstance(piece, TextPart) or piece.text]
@@ -140,29 +140,29 @@ def _message_parts(message: Message) -> list[Json]:
         if not parts or "text" not in parts[-1]:
             parts.append({"text": ""})
         parts[-1]["thoughtSignature"] = message.signature
-    return [*parts, *(_call_part(call) for call in message.tool_calls)]
+    return [*parts, *(_function_call_part(call) for call in message.tool_calls)]
 
 
-def _call_part(call: ToolCall) -> Json:
-    part: Json = {"functionCall": {"name": call.name, "args": call.args, **_id_field(call.id)}}
+def _function_call_part(call: ToolCall) -> Json:
+    part: Json = {"functionCall": {"name": call.name, "args": call.args, **_call_id_field(call.id)}}
     if call.signature:
         part["thoughtSignature"] = call.signature
     return part
 
 
-def _answer_parts(message: Message) -> list[Json]:
+def _function_response_parts(message: Message) -> list[Json]:
     """Send the text verbatim: the client would parse what looks like JSON and change it."""
     key = "output" if message.status in (None, "success") else "error"
     response: Json = {
         "name": message.name or "",
         "response": {key: message.text},
-        **_id_field(message.tool_call_id),
+        **_call_id_field(message.tool_call_id),
     }
     data = () if isinstance(message.content, str) else message.content
     return [{"functionResponse": response}, *(_content_part(p) for p in data if isinstance(p, DataPart))]
 
 
-def _id_field(call_id: str | None) -> Json:
+def _call_id_field(call_id: str | None) -> Json:
     """Send back only ids assigned by Gemini."""
     return {} if not call_id or OWN_ID.fullmatch(call_id) else {"id": call_id}
 
@@ -181,7 +181,7 @@ _PLACE = ["contents of the request"]
 """Placeholder that the client encodes instead; a list, as it expects one."""
 
 
-async def _insert_contents(request: Any) -> None:
+async def _insert_encoded_contents(request: Any) -> None:
     """Replace the placeholder with the encoded contents: a request hook of httpx, or of httpx2, which the SDK prefers.
 
     Raises `ModelError` for a redirect, which would carry the key and the conversation to where nobody sent them.
@@ -199,7 +199,7 @@ async def _insert_contents(request: Any) -> None:
     request.headers["Content-Length"] = str(len(head) + len(_CONTENTS.get()) + len(rest))
 
 
-async def _keep_response(response: Any) -> None:
+async def _track_response(response: Any) -> None:
     """Keep the response, so that it can be closed: the SDK leaves that to the garbage collector."""
     _ANSWERS.get().append(response)
 
@@ -212,7 +212,7 @@ _BUDGETS = {"low": 1024, "medium": 8192, "high": 24_576}
 _RANDOM_ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 """The client's made-up id (uuid4) for calls to which Gemini gave none."""
 _SIGNATURES = "__gemini_function_call_thought_signatures__"
-_HOOKS = {"request": [_insert_contents], "response": [_keep_response, prepare_response]}
+_HOOKS = {"request": [_insert_encoded_contents], "response": [_track_response, prepare_streamed_response]}
 _REPLACED: list[BaseMessage] = [HumanMessage(".")]
 """The client requires a message; `extra_body` replaces it."""
 
@@ -277,7 +277,7 @@ class GeminiProvider:
             )
             self._model.client = Client(api_key=key, http_options=own)
 
-    def for_model(self, model: str) -> "GeminiProvider":
+    def copy_for_model(self, model: str) -> "GeminiProvider":
         """Return another model on the same client; closing any of them closes it."""
         own = copy(self)
         own._set_model(model)
@@ -286,7 +286,7 @@ class GeminiProvider:
         return own
 
     def _set_model(self, model: str) -> None:
-        self._body, self._encoded = GeminiBody(model), BodyEncoder()
+        self._body, self._encoded = GeminiBodyBuilder(model), BodyEncoder()
         self._fixed = model in FIXED_SAMPLING
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Chunk, None]:
@@ -368,7 +368,7 @@ def _to_chunk(message: AIMessageChunk) -> Chunk:
         text=text + _format_sources(sources or {}),
         data=_extract_pictures(message.content),
         thought=thought,
-        calls=_to_call_pieces(message),
+        calls=_to_parsed_calls(message),
         signature=signature,
         finish_reason=reason,
         problem=problem,
@@ -410,10 +410,10 @@ def _format_sources(grounding: Mapping[str, Any]) -> str:
     return "\n\nSources:\n" + "\n".join(named) if named else ""
 
 
-def _to_call_pieces(message: AIMessageChunk) -> tuple[CallPiece, ...]:
+def _to_parsed_calls(message: AIMessageChunk) -> tuple[ParsedCall, ...]:
     signatures = cast("dict[str, str]", message.additional_kwargs.get(_SIGNATURES, {}))
     return tuple(
-        CallPiece(
+        ParsedCall(
             name=call["name"] or "",
             args=json.loads(call["args"] or "{}"),
             id=None if _RANDOM_ID.fullmatch(call["id"] or "") else call["id"],

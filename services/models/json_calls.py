@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import PurePath
 
 from interlock.prompts import render_prompt
-from interlock.services.models.request import CallPiece, Chunk
+from interlock.services.models.request import Chunk, ParsedCall
 from interlock.state.messages import Message, TextPart, ToolDeclaration
 from interlock.tools.call_arguments import normalize_argument_names
 from interlock.tools.json_calls import (
@@ -17,7 +17,7 @@ from interlock.tools.json_calls import (
     AllowedWrites,
     JsonCall,
     ModelKnowledge,
-    find_ending_tool,
+    find_completion_tool,
     parse_call_object,
     parse_json_object,
     split_json_calls,
@@ -30,7 +30,7 @@ _DONE = '{"text": "..."}, with what you did or found.'
 def with_json_call_rules(messages: Sequence[Message], tools: Sequence[ToolDeclaration]) -> list[Message]:
     """Return the messages with the tools and how to call them after the system prompt, which so stays a fixed
     beginning."""
-    last = find_ending_tool(tools)
+    last = find_completion_tool(tools)
     end = f"When all is done, call {last}." if last else f"When all is done, answer {_DONE}"
     text = render_prompt("run/json_calls", tools="\n".join(map(tool_signature, tools)), end=end)
     first = messages[0] if messages and messages[0].role == "system" else None
@@ -68,7 +68,7 @@ async def extract_json_calls(
         async for chunk in pieces:
             cut = cut or chunk.finish_reason == "length"
             whole += chunk.text
-            ready = _text_written_so_far(whole)
+            ready = _parse_partial_text_field(whole)
             yield replace(chunk, text=ready[shown:])
             shown = max(shown, len(ready))
     found = parse_json_object(whole)
@@ -79,7 +79,7 @@ async def extract_json_calls(
                 finish_reason="malformed_function_call", problem="the answer ended inside its JSON object"
             )
             return
-        yield Chunk(text=rest, calls=_to_call_pieces(calls))
+        yield Chunk(text=rest, calls=_to_parsed_calls(calls))
         return
     call = parse_call_object(found.get("call"), {tool.name for tool in tools})
     text = str(found.get("text", ""))
@@ -97,10 +97,10 @@ async def extract_json_calls(
         async for chunk in _stream_file_call(request_file(str(args[where]), text), (name, args), what, block):
             yield chunk
     else:
-        yield Chunk(calls=_to_call_pieces([(name, args)] if call else ()))
+        yield Chunk(calls=_to_parsed_calls([(name, args)] if call else ()))
 
 
-def file_request_messages(path: str, text: str, messages: Sequence[Message]) -> list[Message]:
+def build_file_request(path: str, text: str, messages: Sequence[Message]) -> list[Message]:
     """Return the request for the whole of a file: the task, the files and the last output, as code and without the
     calls."""
     seen = ModelKnowledge(messages)
@@ -147,12 +147,12 @@ async def _stream_file_call(
     if cut or not blocks:
         yield Chunk(finish_reason="malformed_function_call", problem="the file's text isn't in a code block")
         return
-    yield Chunk(calls=_to_call_pieces([(call[0], {**call[1], content_field: blocks[-1]})]))
+    yield Chunk(calls=_to_parsed_calls([(call[0], {**call[1], content_field: blocks[-1]})]))
 
 
-def _text_written_so_far(whole: str) -> str:
+def _parse_partial_text_field(partial_json: str) -> str:
     """Return the text of an object that is still being written."""
-    match = _TEXT.match(whole)
+    match = _TEXT.match(partial_json)
     if match is None:
         return ""
     text = match[1]
@@ -176,8 +176,8 @@ async def extract_fenced_calls(
             shown = max(shown, ready)
     held = whole[shown:]
     text, calls = (held, ()) if native else split_json_calls(held, tools)
-    yield Chunk(text=text, calls=_to_call_pieces(calls))
+    yield Chunk(text=text, calls=_to_parsed_calls(calls))
 
 
-def _to_call_pieces(calls: Iterable[JsonCall]) -> tuple[CallPiece, ...]:
-    return tuple(CallPiece(name=name, args=args, how="json") for name, args in calls)
+def _to_parsed_calls(calls: Iterable[JsonCall]) -> tuple[ParsedCall, ...]:
+    return tuple(ParsedCall(name=name, args=args, how="json") for name, args in calls)

@@ -29,9 +29,9 @@ from interlock.services.models.caching import (
 )
 from interlock.services.models.client_classes import (
     INITIAL_USAGE,
-    client_options,
-    fix_client_class,
+    client_constructor_options,
     parse_ollama_usage,
+    subclass_with_fixes,
 )
 from interlock.services.models.facts import ModelFacts
 from interlock.services.models.names import (
@@ -46,29 +46,29 @@ from interlock.services.models.names import (
 from interlock.services.models.network import temporary_client_environment
 from interlock.services.models.options import (
     BEDROCK_FIELDS,
-    effort_options,
     find_refused_option,
-    has_thinking_on,
+    has_thinking_enabled,
     no_effort_notice,
+    thinking_effort_options,
     without_refused_options,
 )
 from interlock.services.models.request import (
     OWN_ID,
-    CallPiece,
     Chunk,
     MessageCache,
     ModelRequest,
+    ParsedCall,
     read_base64_data,
     to_usage,
 )
 from interlock.services.models.sent_messages import attachment_digest
 from interlock.services.models.thinking import (
+    ThinkTagParser,
     ThoughtCollector,
     ThoughtfulClient,
-    ThoughtTags,
-    class_reading_thoughts,
+    is_openai_client_class,
     prepend_thinking,
-    speaks_openai_protocol,
+    subclass_reading_thoughts,
 )
 from interlock.services.packages import install_command
 from interlock.state.errors import ModelError, UserError
@@ -81,7 +81,7 @@ _NORMAL = {"complete": "stop", "length": "length"}
 """Ends that have one name in records, whoever gave them."""
 
 
-def finish_reason_in(metadata: Mapping[str, Any]) -> str:
+def extract_finish_reason(metadata: Mapping[str, Any]) -> str:
     """Return the name of the end that one piece of an answer tells, as the provider spells it; empty: none.
 
     Pieces are looked at one by one: some servers repeat the end, and LangChain joins what is repeated (`stopstop`).
@@ -97,24 +97,24 @@ def finish_reason_in(metadata: Mapping[str, Any]) -> str:
     return "" if status in (None, "in_progress") else str(status)
 
 
-def to_recorded_finish_reason(model: str, end: str) -> tuple[str | None, str | None, str]:
+def to_recorded_finish_reason(model: str, raw_reason: str) -> tuple[str | None, str | None, str]:
     """Return an end's name as records have it, the problem that it means, and a warning if it isn't known.
 
     Raises `ModelError` if the conversation fills the model's window.
     """
-    reason = end.lower()
+    reason = raw_reason.lower()
     kind = ENDS.get(reason)
-    if not end:
+    if not raw_reason:
         return None, None, ""
     if kind is None:
         return (
             reason,
             None,
-            f"{model} ended the answer with {end[:_SHOWN_END]!r}, which isn't known. The answer counts.",
+            f"{model} ended the answer with {raw_reason[:_SHOWN_END]!r}, which isn't known. The answer counts.",
         )
     if kind == "overflow":
-        raise ModelError(f"{model}: the conversation fills the model's window ({end}).", overflow=True)
-    problem = f"{model} stopped the answer: {end}." if kind in ("blocked", "retry") else None
+        raise ModelError(f"{model}: the conversation fills the model's window ({raw_reason}).", overflow=True)
+    problem = f"{model} stopped the answer: {raw_reason}." if kind in ("blocked", "retry") else None
     return _NORMAL.get(kind, reason), problem, ""
 
 
@@ -130,10 +130,10 @@ def to_langchain_message(message: Message, model: str = "") -> BaseMessage:
         return HumanMessage(content)
     if message.role == "tool":
         status = "success" if message.status in (None, "success") else "error"
-        answered = sent_call_id(message.tool_call_id or "", model)
+        answered = to_provider_call_id(message.tool_call_id or "", model)
         return ToolMessage(content, tool_call_id=answered, name=message.name, status=status)
     calls = [
-        {"type": "tool_call", "id": sent_call_id(c.id, model), "name": c.name, "args": c.args}
+        {"type": "tool_call", "id": to_provider_call_id(c.id, model), "name": c.name, "args": c.args}
         for c in message.tool_calls
     ]
     made = AIMessage(content, tool_calls=calls)
@@ -147,7 +147,7 @@ _STRICT = re.compile(r"(openai|azure):(?!.*/)|bedrock:.*(anthropic|amazon)\.")
 _CALL_ID = re.compile(r"[a-zA-Z0-9_-]{1,40}")
 
 
-def sent_call_id(call_id: str, model: str) -> str:
+def to_provider_call_id(call_id: str, model: str) -> str:
     """Return the id under which a call is sent: a server's own goes back unchanged."""
     is_taken = not OWN_ID.fullmatch(call_id) and (_CALL_ID.fullmatch(call_id) or not _STRICT.match(model))
     return call_id if is_taken else f"call_{hashlib.sha256(call_id.encode()).hexdigest()[:24]}"
@@ -209,24 +209,27 @@ class LangChainProvider:
         self._spec = _require_provider_spec(model)
         self._name = model
         options = _constructor_options(model, self._spec, env)
-        if (api := facts.openai_api(model)) and self._spec.cls in ("ChatOpenAI", "AzureChatOpenAI"):
+        if (api := facts.configured_openai_api(model)) and self._spec.cls in (
+            "ChatOpenAI",
+            "AzureChatOpenAI",
+        ):
             options["use_responses_api"] = api == "responses"
-        if speaks_openai_protocol(cls := load_chat_class(model)):
+        if is_openai_client_class(cls := load_chat_class(model)):
             options["stream_chunk_timeout"] = None  # ours counts: it knows pings
-            if facts.server(model).near:
+            if facts.model_server(model).near:
                 options["timeout"] = None  # the client's own is 10 minutes
-            cls = class_reading_thoughts(cls)
-        if facts.server(model).kind == "llama.cpp":
+            cls = subclass_reading_thoughts(cls)
+        if facts.model_server(model).kind == "llama.cpp":
             options["extra_body"] = {"return_progress": True}
         if self._spec.cls == "ChatOpenAI":
-            cls = _class_with_marks_and_cost(cls)
-        cls = fix_client_class(cls)
+            cls = _subclass_with_marks_and_cost(cls)
+        cls = subclass_with_fixes(cls)
         with temporary_client_environment():
-            options |= _key_as_async_function(options) if self._spec.cls == "ChatOpenAI" else {}
-            options |= client_options(cls, options)
+            options |= _async_key_option(options) if self._spec.cls == "ChatOpenAI" else {}
+            options |= client_constructor_options(cls, options)
             made: Any = cls(**options)
             getattr(made, "_async_client", None)  # Anthropic's is made when it is first used
-        if speaks_openai_protocol(cls):
+        if is_openai_client_class(cls):
             made.root_async_client = ThoughtfulClient(made.root_async_client)
         self._model: BaseChatModel = made
         self._plans = CachePlans()
@@ -256,14 +259,14 @@ class LangChainProvider:
         pieces: list[AIMessageChunk] = []
         usd: float | None = None
         begun: Usage | None = None
-        thinking, tags, end, total = ThoughtCollector(self._name), ThoughtTags(), "", None
-        async for piece in self._bind_request(request).astream(self._messages(request.messages)):
+        thinking, tags, end, total = ThoughtCollector(self._name), ThinkTagParser(), "", None
+        async for piece in self._bind_model_to_request(request).astream(self._messages(request.messages)):
             chunk = _to_message_chunk(piece)
-            end, total = finish_reason_in(chunk.response_metadata) or end, chunk.usage_metadata or total
+            end, total = extract_finish_reason(chunk.response_metadata) or end, chunk.usage_metadata or total
             pieces.append(chunk)
             if len(pieces) == _TOGETHER:
                 pieces = [_sum_chunks(pieces)]
-            text, thought = tags.split_piece(_chunk_text(chunk))
+            text, thought = tags.split_thoughts(_chunk_text(chunk))
             thought += thinking.collect_chunk(chunk)
             progress = chunk.response_metadata.pop(_PROGRESS, None)
             usd = chunk.response_metadata.pop(_COST, usd)
@@ -285,7 +288,7 @@ class LangChainProvider:
 
     def _caching_options(self, request: ModelRequest) -> dict[str, Any]:
         """Return the options with which the provider caches the start of a conversation."""
-        plan = self._plans.plan_marks(request)
+        plan = self._plans.plan_cache_marks(request)
         if plan is None:
             return {}
         if supports_cache_marks(self._spec.cls, self._name.partition(":")[2]):
@@ -296,8 +299,8 @@ class LangChainProvider:
         """Return the options that this model's server takes."""
         warm = {"temperature": request.temperature} if self._facts.abilities(self._name).temperature else {}
         name = self._name.partition(":")[2]
-        effort = effort_options(self._spec.cls, name, request.thinking, request.most)
-        if effort and has_thinking_on(effort):
+        effort = thinking_effort_options(self._spec.cls, name, request.thinking, request.most)
+        if effort and has_thinking_enabled(effort):
             warm = {}
         return without_refused_options(
             {**warm, **(effort or {}), **self._caching_options(request)}, self._refused
@@ -307,14 +310,14 @@ class LangChainProvider:
         """Return what is said, once, of a model that takes no thought level."""
         if self._told_effort or request.thinking == "auto":
             return ""
-        taken = effort_options(self._spec.cls, self._name.partition(":")[2], request.thinking)
+        taken = thinking_effort_options(self._spec.cls, self._name.partition(":")[2], request.thinking)
         if taken is not None and not self._refused & taken.keys():
             return ""
         self._told_effort = True
         self._facts.record_observations(self._name, effort_told=True)
         return no_effort_notice(self._name, request.thinking)
 
-    def _bind_request(self, request: ModelRequest) -> Any:
+    def _bind_model_to_request(self, request: ModelRequest) -> Any:
         options = self._request_options(request)
         if request.schema is not None and self._spec.json == "format":
             options["format"] = dict(request.schema)
@@ -332,10 +335,10 @@ class LangChainProvider:
         return (own.bind_tools(tools) if tools else own).bind(**options)
 
     def _build_last_chunk(
-        self, whole: AIMessageChunk, end: str, usage: Usage | None, usd: float | None
+        self, whole: AIMessageChunk, raw_reason: str, usage: Usage | None, usd: float | None
     ) -> Chunk:
-        reason, problem, warning = to_recorded_finish_reason(self._name, end)
-        calls, broken = _to_call_pieces(whole)
+        reason, problem, warning = to_recorded_finish_reason(self._name, raw_reason)
+        calls, broken = _to_parsed_calls(whole)
         if broken:
             problem = f"{self._name} sent a call that can't be read: {broken}"
             reason = "malformed_function_call"
@@ -369,7 +372,7 @@ _AS_IT_IS = ("messages", "tools", "response_format")
 
 
 @cache
-def _class_with_marks_and_cost(cls: type[BaseChatModel]) -> type[BaseChatModel]:
+def _subclass_with_marks_and_cost(cls: type[BaseChatModel]) -> type[BaseChatModel]:
     """Return the class with marks, llama.cpp's progress, and OpenRouter's cost and cache writes: the client drops them.
 
     A request's large parts go with the fields that the client doesn't know. Of those it knows it looks at every value
@@ -408,7 +411,7 @@ def _class_with_marks_and_cost(cls: type[BaseChatModel]) -> type[BaseChatModel]:
     return Lighter
 
 
-def _key_as_async_function(options: Mapping[str, Any]) -> dict[str, Any]:
+def _async_key_option(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the key as a function: so LangChain makes an asynchronous client only."""
     key = options.get("api_key")
 
@@ -447,9 +450,9 @@ def _chunk_text(chunk: AIMessageChunk) -> str:
     return "".join(block["text"] for block in chunk.content_blocks if block["type"] == "text")
 
 
-def _to_call_pieces(whole: AIMessageChunk) -> tuple[tuple[CallPiece, ...], str]:
+def _to_parsed_calls(whole: AIMessageChunk) -> tuple[tuple[ParsedCall, ...], str]:
     """Return the calls in order, and the first whose arguments are no JSON object."""
-    pieces: list[CallPiece] = []
+    pieces: list[ParsedCall] = []
     for call in whole.tool_call_chunks:
         if not call["name"] and not call["id"]:
             continue  # of a tool that runs at the provider's, such as Nova's code interpreter
@@ -459,5 +462,5 @@ def _to_call_pieces(whole: AIMessageChunk) -> tuple[tuple[CallPiece, ...], str]:
             args = None
         if not isinstance(args, dict):
             return (), f"{call['name']} {(call['args'] or '')[:_SHOWN]!r}"
-        pieces.append(CallPiece(name=call["name"] or "", args=cast("dict[str, Any]", args), id=call["id"]))
+        pieces.append(ParsedCall(name=call["name"] or "", args=cast("dict[str, Any]", args), id=call["id"]))
     return tuple(pieces), ""

@@ -36,7 +36,7 @@ class Rates(NamedTuple):
     written: float
     """Input that it wrote to its cache."""
 
-    def cost(self, usage: Usage) -> float:
+    def cost_usd(self, usage: Usage) -> float:
         plain = usage.input - usage.cached - usage.written
         spent = plain * self.input + usage.cached * self.cached + usage.written * self.written
         return (spent + usage.output * self.output) / 1e6
@@ -47,9 +47,9 @@ Prices = Sequence[Rates]
 FREE: Prices = (Rates(0, 0.0, 0.0, 0.0, 0.0),)
 
 
-def request_cost(prices: Prices, usage: Usage) -> float:
+def request_cost_usd(prices: Prices, usage: Usage) -> float:
     """Return US dollars for one request: a tier's rates hold for all of its tokens."""
-    return next((rates for rates in reversed(prices) if usage.input > rates.above), prices[0]).cost(usage)
+    return next((rates for rates in reversed(prices) if usage.input > rates.above), prices[0]).cost_usd(usage)
 
 
 def price_table_version() -> str:
@@ -68,7 +68,7 @@ _UNKNOWN = TableEntry(None, None)
 
 
 @cache
-def table_edition() -> str:
+def price_table_edition() -> str:
     """Return which table, and which day: prices change."""
     spec = find_spec("genai_prices")
     found = Path(spec.origin).with_name("data.py").stat() if spec and spec.origin else None
@@ -165,17 +165,19 @@ def _to_prices(prices: "ModelPrice") -> Prices | None:
         return None
     parts = (prices.input_mtok, prices.output_mtok, prices.cache_read_mtok, prices.cache_write_mtok)
     starts = sorted({0, *(tier.start for price in parts for tier in getattr(price, "tiers", ()))})
-    return [_rates_at(start, *parts) for start in starts]
+    return [_rates_for_tier(start, *parts) for start in starts]
 
 
-def _rates_at(start: int, *parts: Any) -> Rates:
-    first, output, cached, written = (_price_at(price, start) for price in parts)
+def _rates_for_tier(start_tokens: int, *parts: Any) -> Rates:
+    first, output, cached, written = (_price_for_tier(price, start_tokens) for price in parts)
     plain = first or 0.0
-    return Rates(start, plain, output or 0.0, *(plain if one is None else one for one in (cached, written)))
+    return Rates(
+        start_tokens, plain, output or 0.0, *(plain if one is None else one for one in (cached, written))
+    )
 
 
-def _price_at(price: Any, start: int) -> float | None:
+def _price_for_tier(price: Any, start_tokens: int) -> float | None:
     if price is None:
         return None
-    tiers = [tier.price for tier in getattr(price, "tiers", ()) if tier.start <= start]
+    tiers = [tier.price for tier in getattr(price, "tiers", ()) if tier.start <= start_tokens]
     return float(tiers[-1] if tiers else getattr(price, "base", price))

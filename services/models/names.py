@@ -14,7 +14,7 @@ from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from interlock.services.models.network import check_proxies, find_certificate_file
-from interlock.services.models.options import effort_options
+from interlock.services.models.options import thinking_effort_options
 from interlock.services.packages import install_command
 from interlock.state.errors import ConfigError, CredentialsError, UserError
 from interlock.state.names import GEMINI_KEYS, GEMINI_URL, SHORT, guess_provider
@@ -185,7 +185,7 @@ def resolve_model(settings: Settings, name: str) -> str:
                 f"model.aliases go in a circle: {' → '.join([*seen, target])}; expected a model at the end."
             )
         at = target
-    return _to_canonical(settings, at)
+    return _to_canonical_name(settings, at)
 
 
 def model_for_role(settings: Settings, role: str) -> str:
@@ -211,13 +211,13 @@ def provider_name(model: str) -> str:
 def supports_thinking_level(model: str) -> bool:
     """Return whether `model.thinking` counts for a resolved model."""
     provider, spec = provider_name(model), find_provider_spec(provider_name(model))
-    takes = spec and effort_options(spec.cls, model.partition(":")[2], "high")
+    takes = spec and thinking_effort_options(spec.cls, model.partition(":")[2], "high")
     return provider == "gemini" or takes is not None
 
 
 def configured_context_window(settings: Settings, model: str) -> int:
     """Return the context window in tokens: as set for it, else the built-in value."""
-    own = settings.entry(model).context_window
+    own = settings.model_entry(model).context_window
     return own or next((tokens for prefix, tokens in _LIMITS if model.startswith(prefix)), DEFAULT_LIMIT)
 
 
@@ -227,21 +227,21 @@ def _alias_target(settings: Settings, name: str) -> str | None:
     return ROUTED_ALIAS if name == "auto" else SHORT.get(name)
 
 
-def _to_canonical(settings: Settings, name: str) -> str:
+def _to_canonical_name(settings: Settings, name: str) -> str:
     provider, colon, model = name.partition(":")
     if not colon:
         if found := guess_provider(name):
             return name.removeprefix("models/") if found == "gemini" else f"{found}:{name}"
-        raise UserError(f"No model {name!r}.{_suggest_nearest(settings, name)} {_EXPECTED}")
+        raise UserError(f"No model {name!r}.{_suggest_nearest_model(settings, name)} {_EXPECTED}")
     if provider == "script":
-        return _absolute_script(model)
+        return _to_absolute_script_name(model)
     if not model:
         raise UserError(f"No model in {name!r}. Expected provider:model, for example openai:gpt-5.")
     if provider in GEMINI_PREFIXES:
         return model.removeprefix("models/")
     if find_provider_spec(provider) is None:
         raise UserError(
-            f"No provider {provider!r} in {name!r}.{_suggest_nearest(settings, provider)} {_EXPECTED}"
+            f"No provider {provider!r} in {name!r}.{_suggest_nearest_model(settings, provider)} {_EXPECTED}"
         )
     return name
 
@@ -249,26 +249,30 @@ def _to_canonical(settings: Settings, name: str) -> str:
 _EXPECTED = "Expected an alias, a model id, provider:model or script:FILE, like -m sonnet or -m openai:gpt-5."
 
 
-def _absolute_script(file: str) -> str:
+def _to_absolute_script_name(file: str) -> str:
     """Return a script's name with its absolute path, so that the run can be resumed from anywhere."""
     if not file:
-        raise _no_script_error(file)
+        raise _missing_script_error(file)
     return f"script:{Path(file).expanduser().absolute()}"
 
 
 def with_absolute_script_path(name: str | None) -> str | None:
     """Return the model as it was typed, but a script's file by its whole path: who drives the run may be in another
     folder."""
-    return _absolute_script(name.removeprefix("script:")) if name and name.startswith("script:") else name
+    return (
+        _to_absolute_script_name(name.removeprefix("script:"))
+        if name and name.startswith("script:")
+        else name
+    )
 
 
-def _no_script_error(file: str) -> UserError:
+def _missing_script_error(file: str) -> UserError:
     return UserError(f"No script file {file!r}. Expected -m script:FILE with a YAML or JSON list of replies.")
 
 
-def _suggest_nearest(settings: Settings, name: str) -> str:
+def _suggest_nearest_model(settings: Settings, name: str) -> str:
     known = ["auto", *settings.model.aliases, *SHORT, *settings.model.aliases.values(), *PROVIDERS, "script"]
-    return did_you_mean(name.lower(), dict.fromkeys(known), most=3, cutoff=0.6)
+    return did_you_mean(name.lower(), dict.fromkeys(known), max_suggestions=3, cutoff=0.6)
 
 
 _WAYS = (
@@ -287,7 +291,7 @@ def check_credentials(settings: Settings, env: Mapping[str, str], model: str | N
     provider = provider_name(resolved)
     if provider == "script":
         if not Path(file := resolved.partition(":")[2]).is_file():
-            raise _no_script_error(file)
+            raise _missing_script_error(file)
         return
     check_proxies(os.environ)
     find_certificate_file(os.environ)
@@ -436,7 +440,7 @@ _SAYS_ALL = re.compile(
 REGION = re.compile(r"((?:us|eu|us-gov|apac|global|jp|au|ca|in|sa)\.)?")
 
 
-def ends_reliably(model: str) -> bool:
+def signals_completion_reliably(model: str) -> bool:
     """Return whether the end of an answer without calls says if the model has more to do; `model`: resolved."""
     return bool(_SAYS_ALL.match(model))
 
@@ -455,15 +459,15 @@ def vendor_small_model(main: str, role: str) -> str:
     return ""
 
 
-def choose_helper_model(settings: Settings, role: str, *, near: bool) -> tuple[str, str]:
+def choose_helper_model(settings: Settings, role: str, *, is_self_hosted: bool) -> tuple[str, str]:
     """Return the model that a role asks, and the one asked in its place if that can't be had (empty: none).
 
-    `near`: the main model's server is on this machine or network, and has its own models only.
+    `is_self_hosted`: the main model's server is on this machine or network, and has its own models only.
     """
     asked = resolve_model(settings, model_for_role(settings, role))
     main = resolve_model(settings, model_for_role(settings, "main"))
     chosen = role in settings.model.roles or role == "main" or asked != main
-    if chosen or near or provider_name(main) in ("gemini", "script"):
+    if chosen or is_self_hosted or provider_name(main) in ("gemini", "script"):
         return asked, ""
     small = vendor_small_model(main, role)
     return (small, main) if small and small != main else (main, "")

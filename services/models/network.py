@@ -40,11 +40,11 @@ def find_certificate_file(env: Mapping[str, str]) -> str:
             )
     if own and Path(own).is_dir():
         raise UserError(f"{name} names {own!r}, a folder. Expected a file of certificates (PEM).")
-    return _merge_certificates(own, more) if more else own
+    return _merge_certificate_files(own, more) if more else own
 
 
 @cache
-def _merge_certificates(replacing: str, adding: str) -> str:
+def _merge_certificate_files(base_file: str, extra_file: str) -> str:
     """Return a file with both, as some clients read it only when they connect. On Linux it goes with its process,
     also when that is killed."""
     import certifi
@@ -57,7 +57,7 @@ def _merge_certificates(replacing: str, adding: str) -> str:
         handle, path = tempfile.mkstemp(prefix="interlock-ca-", suffix=".pem")
         atexit.register(Path(path).unlink, missing_ok=True)
     with os.fdopen(handle, "wb", closefd=not is_in_memory) as file:
-        file.write(Path(replacing or certifi.where()).read_bytes() + b"\n" + Path(adding).read_bytes())
+        file.write(Path(base_file or certifi.where()).read_bytes() + b"\n" + Path(extra_file).read_bytes())
     return path
 
 

@@ -23,7 +23,9 @@ _COUNTING = re.compile(r"claude-(3-7|haiku-4|sonnet-4-(0|5|2)|sonnet-4$|opus-4-(
 """Models of Anthropic that take a number of tokens and no word."""
 
 
-def effort_options(client: str, model: str, level: Thinking, max_tokens: int | None = None) -> Options | None:
+def thinking_effort_options(
+    client: str, model: str, level: Thinking, max_tokens: int | None = None
+) -> Options | None:
     """Return the options of a request that say how much to think; None: the model doesn't take a level.
 
     `client`: the name of its LangChain class; `model`: its name without the provider. `max_tokens`: the most
@@ -35,17 +37,17 @@ def effort_options(client: str, model: str, level: Thinking, max_tokens: int | N
     return ways(model.rpartition("/")[2].lower(), level, max_tokens) if ways else None
 
 
-def _effort_as_word(name: str, level: str, _most: int | None) -> Options | None:
+def _effort_as_level(name: str, level: str, _most: int | None) -> Options | None:
     return None if _PLAIN.match(name) else {"reasoning_effort": level}
 
 
 def _effort_for_anthropic(name: str, level: str, max_tokens: int | None) -> Options | None:
     if _COUNTING.match(name):
-        return _effort_as_tokens(level, max_tokens)
-    return _effort_as_word(name, level, max_tokens)
+        return _effort_as_token_budget(level, max_tokens)
+    return _effort_as_level(name, level, max_tokens)
 
 
-def _effort_as_tokens(level: str, max_tokens: int | None) -> Options:
+def _effort_as_token_budget(level: str, max_tokens: int | None) -> Options:
     budget = min(_BUDGETS[level], max_tokens // 2) if max_tokens else _BUDGETS[level]
     return {"thinking": {"type": "enabled", "budget_tokens": budget}} if budget >= _LEAST else {}
 
@@ -54,7 +56,7 @@ def _effort_for_bedrock(name: str, level: str, max_tokens: int | None) -> Option
     _, of_claude, claude = name.rpartition("anthropic.")
     fields: Options | None = None
     if of_claude and _COUNTING.match(claude):
-        fields = _effort_as_tokens(level, max_tokens)
+        fields = _effort_as_token_budget(level, max_tokens)
     elif of_claude and not _PLAIN.match(claude):
         fields = {"thinking": {"type": "adaptive"}, "output_config": {"effort": level}}
     elif "amazon.nova-2" in name:
@@ -114,9 +116,9 @@ def _effort_for_fireworks(name: str, level: str, _most: int | None) -> Options |
 
 
 _WAYS: Mapping[str, Callable[[str, str, int | None], Options | None]] = {
-    "ChatOpenAI": _effort_as_word,
-    "AzureChatOpenAI": _effort_as_word,
-    "ChatGoogleGenerativeAI": _effort_as_word,
+    "ChatOpenAI": _effort_as_level,
+    "AzureChatOpenAI": _effort_as_level,
+    "ChatGoogleGenerativeAI": _effort_as_level,
     "ChatAnthropic": _effort_for_anthropic,
     "ChatBedrockConverse": _effort_for_bedrock,
     "ChatOllama": _effort_for_ollama,
@@ -130,7 +132,7 @@ _WAYS: Mapping[str, Callable[[str, str, int | None], Options | None]] = {
 """Client class → how a level is said."""
 
 
-def has_thinking_on(options: Mapping[str, Any]) -> bool:
+def has_thinking_enabled(options: Mapping[str, Any]) -> bool:
     """Return whether the options make Claude think, beside which it takes no temperature."""
     return "thinking" in options or "thinking" in options.get(BEDROCK_FIELDS, {})
 
@@ -155,10 +157,10 @@ _OPTIONS = {
 """Option → how a refusal names it."""
 
 
-def find_refused_option(error: Exception, sent: Collection[str]) -> str:
+def find_refused_option(error: Exception, sent_options: Collection[str]) -> str:
     """Return which of the options that were sent the server refuses by name; empty: none."""
     text = f"{error} {getattr(error, 'body', '')}"
-    return next((name for name, named in _OPTIONS.items() if name in sent and named.search(text)), "")
+    return next((name for name, named in _OPTIONS.items() if name in sent_options and named.search(text)), "")
 
 
 def without_refused_options(options: Mapping[str, Any], refused: Collection[str]) -> dict[str, Any]:

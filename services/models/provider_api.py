@@ -70,14 +70,14 @@ def bearer_header(key: str) -> dict[str, str]:
 
 
 def fetch_json(
-    url: str, headers: Mapping[str, str], body: object = None, wait_s: float = _WAIT_S
+    url: str, headers: Mapping[str, str], body: object = None, timeout_s: float = _WAIT_S
 ) -> dict[str, Any]:
     """Return the server's JSON response. Raise `UserError` with its message, in one line."""
     import httpx
 
     try:
         with temporary_client_environment():
-            made = httpx.Client(timeout=wait_s, verify=make_tls_context(url))
+            made = httpx.Client(timeout=timeout_s, verify=make_tls_context(url))
         with made as client:
             answer = client.request("GET" if body is None else "POST", url, headers=headers, json=body)
     except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:

@@ -22,17 +22,17 @@ class ErrorSign:
     says: re.Pattern[str]
 
 
-def _make_sign(meaning: Meaning, statuses: tuple[int, ...], *words: str) -> ErrorSign:
+def _make_error_sign(meaning: Meaning, statuses: tuple[int, ...], *words: str) -> ErrorSign:
     return ErrorSign(meaning, statuses, re.compile("|".join(words), re.I))
 
 
 ERROR_SIGNS = (
-    _make_sign(
+    _make_error_sign(
         *("used_up", (402, 429)),
         *("Per(Day|Month)", "Daily", "QUOTA_EXHAUSTED", r"\bper[- _](day|month)\b", "ByDay"),
     ),
-    _make_sign("used_up", (402,), ""),
-    _make_sign(
+    _make_error_sign("used_up", (402,), ""),
+    _make_error_sign(
         *("used_up", (0, 400, 403, 412, 429)),
         *(
             "insufficient_?quota",
@@ -59,8 +59,8 @@ ERROR_SIGNS = (
             "key limit exceeded",
         ),
     ),
-    _make_sign("overflow", (429,), r"request too large[\s\S]*tokens per min"),
-    _make_sign(
+    _make_error_sign("overflow", (429,), r"request too large[\s\S]*tokens per min"),
+    _make_error_sign(
         *("overflow", (0, 400, 413, 422, 500)),
         *(
             "context_length_exceeded",
@@ -83,8 +83,8 @@ ERROR_SIGNS = (
         r"total number of tokens .{0,40}cannot exceed",
         r"decrease input length",
     ),
-    _make_sign("overflow", (413,), ""),
-    _make_sign(
+    _make_error_sign("overflow", (413,), ""),
+    _make_error_sign(
         *("key", (0, 400)),
         *(r"API[ _-]?key (not valid|expired|not found)", "API_KEY_INVALID", r"invalid.{0,8}api.key"),
         *("incorrect api key", "UnrecognizedClient", "InvalidSignature", "ExpiredToken", "AccessDenied"),
@@ -95,10 +95,10 @@ ERROR_SIGNS = (
             "token .{0,20}(has )?expired and refresh failed",
         ),
     ),
-    _make_sign("", (403,), "moderation", r"\bflagged\b"),
-    _make_sign("key", (401, 403), ""),
-    _make_sign("absent", (404,), ""),
-    _make_sign(
+    _make_error_sign("", (403,), "moderation", r"\bflagged\b"),
+    _make_error_sign("key", (401, 403), ""),
+    _make_error_sign("absent", (404,), ""),
+    _make_error_sign(
         *("absent", (0, 400)),
         *("model_not_found", "model (identifier|id) is invalid", "is not a valid model", "model not exist"),
         *("invalid model:", "on-demand throughput isn.t supported"),
@@ -178,26 +178,26 @@ class ProviderError:
         return sign.means if sign else "busy" if self.status in RETRIED_STATUSES or self.status >= 500 else ""
 
 
-def read_provider_error(error: BaseException) -> ProviderError | None:
+def parse_provider_error(error: BaseException) -> ProviderError | None:
     """Return what a client's exception tells of the provider's error; None if it isn't of a provider."""
     response = getattr(error, "response", None)
     body: Any = getattr(error, "body", None)
     if isinstance(response, Mapping):  # botocore's
         body = cast("Mapping[str, Any]", response)
     if body is None:
-        body = getattr(error, "details", None) or _quoted_body(str(error))
-    said = [*_explaining_strings(body)]
+        body = getattr(error, "details", None) or _parse_quoted_body(str(error))
+    said = [*_iterate_error_strings(body)]
     evidence = "\n".join([str(error), *said])
-    status = _http_status(error, body) or _status_from_codes(error, body)
+    status = _http_status(error, body) or _status_from_error_codes(error, body)
     if not status:
         return None
-    text = _body_message(body) or str(getattr(error, "message", "") or error)
+    text = _error_message_in_body(body) or str(getattr(error, "message", "") or error)
     quoted = _QUOTED.search(text)
     text, details = quoted[2] if quoted else text, _google_error_details(getattr(error, "details", None))
     return ProviderError(status, text, evidence, _response_headers(error), details)
 
 
-def _quoted_body(text: str) -> Any:
+def _parse_quoted_body(text: str) -> Any:
     """Return the body that Mistral's client quotes in its text, where it keeps none; None: there is none."""
     found = _FETCHED.search(text)
     try:
@@ -206,7 +206,7 @@ def _quoted_body(text: str) -> Any:
         return None
 
 
-def meaning_of_text(text: str) -> Meaning:
+def classify_error_text(text: str) -> Meaning:
     """Return what an error means of which only the text is known."""
     return ProviderError(0, text, text, {}).meaning
 
@@ -225,9 +225,9 @@ def _http_status(error: BaseException, body: Any) -> int:
     return value if isinstance(value, int) and 400 <= value < 600 else 0
 
 
-def _status_from_codes(error: BaseException, body: Any) -> int:
+def _status_from_error_codes(error: BaseException, body: Any) -> int:
     """Return the status of an error sent inside a stream that began with 200: by its code, else by its words."""
-    inner = _inner_error(body)
+    inner = _error_object_in_body(body)
     codes = [str(inner[name]) for name in ("code", "type", "Code") if inner.get(name)]
     if isinstance(error, ValueError):
         codes += [found[1] for pattern in _IN_TEXT if (found := pattern.search(str(error)))][:1]
@@ -236,17 +236,17 @@ def _status_from_codes(error: BaseException, body: Any) -> int:
     if not codes:
         return 500 if isinstance(error, ValueError) and _WORDS.search(str(error)) else 0
     words = " ".join(codes)
-    if meaning_of_text(f"{words} {_body_message(body) or error}") == "overflow":
+    if classify_error_text(f"{words} {_error_message_in_body(body) or error}") == "overflow":
         return 400
     found = next((status for word, status in _CODES if re.search(word, words, re.I)), 0)
-    return found or (500 if codes == ["failed"] else 429 if meaning_of_text(words) == "used_up" else 0)
+    return found or (500 if codes == ["failed"] else 429 if classify_error_text(words) == "used_up" else 0)
 
 
-def _body_message(body: Any) -> str:
+def _error_message_in_body(body: Any) -> str:
     """Return the sentence that a body has for people; OpenAI's client takes it out of some."""
     if isinstance(body, str):
         return body
-    inner = _inner_error(body)
+    inner = _error_object_in_body(body)
     around = _to_mapping(body)
     choices = (
         inner.get("message"),
@@ -260,13 +260,13 @@ def _body_message(body: Any) -> str:
 
 def _google_error_details(body: Any) -> list[Mapping[str, Any]]:
     """Return Google's `error.details` (RetryInfo, QuotaFailure, ErrorInfo), or an empty list for other bodies."""
-    found = _inner_error(body).get("details")
+    found = _error_object_in_body(body).get("details")
     if not isinstance(found, list):
         return []
     return [_to_mapping(detail) for detail in cast("list[Any]", found)]
 
 
-def _inner_error(body: Any) -> Mapping[str, Any]:
+def _error_object_in_body(body: Any) -> Mapping[str, Any]:
     if isinstance(body, list) and body:
         body = cast("list[Any]", body)[0]
     around = _to_mapping(body)
@@ -277,16 +277,16 @@ def _to_mapping(value: Any) -> Mapping[str, Any]:
     return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
 
 
-def _explaining_strings(value: Any) -> Iterator[str]:
+def _iterate_error_strings(value: Any) -> Iterator[str]:
     if isinstance(value, str):
         yield value
     elif isinstance(value, list):
         for item in cast("list[Any]", value):
-            yield from _explaining_strings(item)
+            yield from _iterate_error_strings(item)
     else:
         for name, item in _to_mapping(value).items():
             if name in _TELLING:
-                yield from _explaining_strings(item)
+                yield from _iterate_error_strings(item)
 
 
 def _response_headers(error: BaseException) -> Mapping[str, str]:
@@ -320,7 +320,7 @@ class OverflowLimits(NamedTuple):
     counted: int
 
 
-def read_overflow_limits(text: str) -> OverflowLimits:
+def parse_overflow_limits(text: str) -> OverflowLimits:
     """Return the window and the request's tokens that the text of a refusal names."""
     found = (match for limit in _LIMITS for match in limit.finditer(text))
     window = next((n for match in found if _LEAST <= (n := _parse_number(match[1])) <= _MOST), 0)

@@ -18,7 +18,7 @@ from interlock.services.models.request import Provider
 from interlock.services.models.script import ScriptProvider
 from interlock.services.packages import outdated_package_problem
 from interlock.state.errors import CredentialsError, SetupError, UserError
-from interlock.state.frames import with_frame_room
+from interlock.state.frames import reserve_stack_space
 from interlock.state.names import GEMINI_KEYS, GEMINI_URL
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class Providers:
         if self._fake is not None:
             return self._fake
         if model not in self._known:
-            self._known[model] = await self._connect(model)
+            self._known[model] = await self._create_provider(model)
         return self._known[model]
 
     async def aclose(self) -> None:
@@ -58,7 +58,7 @@ class Providers:
         self._known.clear()
         self._gemini = None
 
-    async def _connect(self, model: str) -> Provider:
+    async def _create_provider(self, model: str) -> Provider:
         """Import in a thread: it takes up to a second, and the loop must stay responsive to cancellation."""
         provider = provider_name(model)
         if provider == "script":
@@ -70,21 +70,23 @@ class Providers:
         check_server_address(model, self._env)
         if provider != "gemini":
             require_package(model)
-            return (await asyncio.to_thread(with_frame_room(_import_langchain), model))(
+            return (await asyncio.to_thread(reserve_stack_space(_import_langchain), model))(
                 model, self._env, self._facts
             )
         if self._gemini is None:
-            self._gemini = await self._connect_gemini(model)
+            self._gemini = await self._create_gemini_provider(model)
             return self._gemini
-        return self._gemini.for_model(model)  # one client for all of its models: creating one takes 0.1 s
+        return self._gemini.copy_for_model(
+            model
+        )  # one client for all of its models: creating one takes 0.1 s
 
-    async def _connect_gemini(self, model: str) -> "GeminiProvider":
+    async def _create_gemini_provider(self, model: str) -> "GeminiProvider":
         key = find_gemini_key(self._env)
         if key is None:
             raise CredentialsError(f"No API key for model {model!r}: {' or '.join(GEMINI_KEYS)} is expected.")
         url = self._env.get("GOOGLE_GEMINI_BASE_URL") or GEMINI_URL
         provider, made = await asyncio.gather(
-            asyncio.to_thread(with_frame_room(_import_gemini)), _make_tls_in_thread(url)
+            asyncio.to_thread(reserve_stack_space(_import_gemini)), _make_tls_context_in_thread(url)
         )
         return provider(model, key, url, made)
 
@@ -97,7 +99,7 @@ def _import_gemini() -> "type[GeminiProvider]":
     return GeminiProvider
 
 
-async def _make_tls_in_thread(url: str) -> ssl.SSLContext:
+async def _make_tls_context_in_thread(url: str) -> ssl.SSLContext:
     """Return a TLS context, made in a thread that ends: a second idle one in the loop's pool is woken in vain with
     the first, 3 % of a turn."""
     with ThreadPoolExecutor(1) as own:

@@ -64,7 +64,7 @@ class ModelRequest:
 
 
 @dataclass(frozen=True)
-class CallPiece:
+class ParsedCall:
     """A complete tool call; `id` is the provider's own, if it gave one."""
 
     how: Literal["native", "xml", "json"] = field(default="native", kw_only=True)
@@ -81,7 +81,7 @@ class Chunk:
 
     text: str = ""
     thought: str = ""
-    calls: tuple[CallPiece, ...] = ()
+    calls: tuple[ParsedCall, ...] = ()
     signature: str | None = None
     finish_reason: str | None = None
     problem: str | None = None
@@ -164,13 +164,13 @@ def to_usage(metadata: Mapping[str, Any] | None) -> Usage | None:
     return Usage(
         input=metadata["input_tokens"],
         output=metadata["output_tokens"],
-        cached=_sum_details(of_input, "cache_read"),
-        written=_sum_details(of_input, *_WRITTEN),
-        thoughts=_sum_details(of_output, "reasoning"),
+        cached=_sum_token_details(of_input, "cache_read"),
+        written=_sum_token_details(of_input, *_WRITTEN),
+        thoughts=_sum_token_details(of_output, "reasoning"),
     )
 
 
-def _sum_details(details: Mapping[str, int | None], *names: str) -> int:
+def _sum_token_details(details: Mapping[str, int | None], *names: str) -> int:
     return sum(details.get(f"{tier}{name}") or 0 for tier in _TIERS for name in names)
 
 
@@ -181,11 +181,11 @@ def read_base64_data(part: DataPart) -> str:
 
 
 def normalize_finish_reason(
-    who: str, finish: str | None, names: Mapping[str, str]
+    provider: str, raw_reason: str | None, names: Mapping[str, str]
 ) -> tuple[str | None, str | None]:
     """Return the normalized finish reason, and a problem unless it is that of a regular answer."""
-    reason = names.get(finish.lower(), finish.lower()) if finish else None
-    problem = None if reason in (None, "stop", "length") else f"{who} stopped the answer: {finish}."
+    reason = names.get(raw_reason.lower(), raw_reason.lower()) if raw_reason else None
+    problem = None if reason in (None, "stop", "length") else f"{provider} stopped the answer: {raw_reason}."
     return reason, problem
 
 
@@ -220,11 +220,11 @@ class Budget(Protocol):
         """
         ...
 
-    def settle(self, task: str, usage: Usage | None = None) -> None:
+    def settle_reservation(self, task: str, usage: Usage | None = None) -> None:
         """Record that usage is known: of an answered call, or none: the provider refused it."""
         ...
 
-    def lose(self, task: str) -> None:
+    def forfeit_reservation(self, task: str) -> None:
         """Record that the call was cut off: it counts at its estimate."""
         ...
 
@@ -270,7 +270,7 @@ class _TextCollector:
         self._parts: list[str] = []
         self._half = ""
 
-    def add(self, text: str) -> str:
+    def append_text(self, text: str) -> str:
         """Append text and return what can be shown now."""
         text = self._half + text
         self._half = text[-1:] if _HIGH.search(text) else ""
@@ -289,12 +289,12 @@ def _join_surrogates(text: str) -> str:
     return replace_surrogates(text.encode("utf-16", "surrogatepass").decode("utf-16", "replace"))
 
 
-class Answer:
+class AnswerBuilder:
     """An answer being assembled."""
 
     def __init__(self) -> None:
         self._text, self._thought = _TextCollector(), _TextCollector()
-        self._calls: list[CallPiece] = []
+        self._calls: list[ParsedCall] = []
         self._data: list[DataPart] = []
         self._signature: str | None = None
         self._opaque: Opaque | None = None
@@ -310,7 +310,7 @@ class Answer:
         """Output was streamed to people: the request can't be repeated silently."""
 
     def add_chunk(self, chunk: Chunk) -> list[ModelItem]:
-        self._calls.extend(call for call in chunk.calls if not self._refuse_deep_arguments(call))
+        self._calls.extend(call for call in chunk.calls if not self._refuse_if_nested_too_deep(call))
         self._data.extend(chunk.data)
         self._signature = chunk.signature or self._signature
         self._opaque = chunk.opaque or self._opaque
@@ -323,14 +323,14 @@ class Answer:
         if chunk.usage is not None:
             self.usage = _add_usage(self.usage, chunk.usage)
         items: list[ModelItem] = []
-        if chunk.thought and (thought := self._thought.add(chunk.thought)):
+        if chunk.thought and (thought := self._thought.append_text(chunk.thought)):
             items.append(ThoughtDelta(text=thought))
-        if chunk.text and (text := self._text.add(chunk.text)):
+        if chunk.text and (text := self._text.append_text(chunk.text)):
             items.append(TextDelta(text=text))
         self.shown = self.shown or bool(items)
         return items
 
-    def _refuse_deep_arguments(self, call: CallPiece) -> bool:
+    def _refuse_if_nested_too_deep(self, call: ParsedCall) -> bool:
         """Return whether its arguments could not be read again once they are stored."""
         if is_nested_deeper(call.args, _DEEPEST):
             self._refused = (
@@ -339,7 +339,7 @@ class Answer:
         return bool(self._refused)
 
     @property
-    def called(self) -> Literal["", "native", "xml", "json"]:
+    def call_protocol(self) -> Literal["", "native", "xml", "json"]:
         """How tools were called."""
         return self._calls[0].how if self._calls else ""
 
@@ -349,21 +349,25 @@ class Answer:
         self.finish_reason = None
         self.problem = f"The answer was cut off: {error}"
 
-    def mark_abandoned(self, why: str, request: Sequence[Message]) -> None:
+    def mark_abandoned(self, reason: str, request_messages: Sequence[Message]) -> None:
         """Mark the answer as abandoned by the caller. If the provider hasn't reported usage, it is estimated."""
         self._calls.clear()
-        self.finish_reason, self.problem = "abandoned", why
+        self.finish_reason, self.problem = "abandoned", reason
         if not self.usage.total:
-            spent = sum(map(estimate_message_tokens, request))
+            spent = sum(map(estimate_message_tokens, request_messages))
             self.usage = Usage(input=spent, output=estimate_tokens(f"{self._thought}{self._text}"))
 
-    def build_message(self, ordinal: int, taken: set[str]) -> Message:
-        """Build the message. Calls without an id, or with one in `taken`, get `<ordinal>.<index>` as theirs."""
-        taken = set(taken)
+    def build_message(self, ordinal: int, taken_ids: set[str]) -> Message:
+        """Build the message. Calls without an id, or with one in `taken_ids`, get `<ordinal>.<index>` as theirs."""
+        taken_ids = set(taken_ids)
         calls: list[ToolCall] = []
         for index, piece in enumerate(self._calls):
-            call_id = piece.id if piece.id and piece.id not in taken else _make_call_id(ordinal, index, taken)
-            taken.add(call_id)
+            call_id = (
+                piece.id
+                if piece.id and piece.id not in taken_ids
+                else _make_call_id(ordinal, index, taken_ids)
+            )
+            taken_ids.add(call_id)
             args = clean_json(normalize_argument_names(piece.name, piece.args))
             calls.append(
                 ToolCall.model_validate(
@@ -385,11 +389,11 @@ class Answer:
         )
 
 
-def _make_call_id(ordinal: int, index: int, taken: set[str]) -> str:
+def _make_call_id(ordinal: int, index: int, taken_ids: set[str]) -> str:
     """Imported history may contain another run's `<ordinal>.<index>`; then a third number is added."""
     own = f"{ordinal}.{index}"
     repeats = 2
-    while own in taken:
+    while own in taken_ids:
         own = f"{ordinal}.{index}.{repeats}"
         repeats += 1
     return own
@@ -420,4 +424,4 @@ async def extract_tagged_calls(
     if parser.problem and not problem:
         yield Chunk(text=rest, finish_reason=_MALFORMED, problem=f"a call can't be read: {parser.problem}")
         return
-    yield Chunk(text=rest, calls=tuple(CallPiece(*tools.resolve_call(c), how="xml") for c in parser.calls))
+    yield Chunk(text=rest, calls=tuple(ParsedCall(*tools.resolve_call(c), how="xml") for c in parser.calls))

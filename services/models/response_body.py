@@ -25,7 +25,7 @@ _HEARD: ContextVar[Callable[[bool], None] | None] = ContextVar("heard", default=
 
 
 @contextmanager
-def subscribe_to_bytes(on_bytes: Callable[[bool], None]) -> Generator[None]:
+def subscribe_to_body_bytes(on_bytes: Callable[[bool], None]) -> Generator[None]:
     """Call `on_bytes` for each piece of a body that this task receives: whether it holds part of an answer."""
     around = _HEARD.get()
 
@@ -43,14 +43,14 @@ def subscribe_to_bytes(on_bytes: Callable[[bool], None]) -> Generator[None]:
 
 def report_body_bytes(response: Any) -> None:
     """Report the pieces of the response's body as they arrive."""
-    made = _reporting_class(type(response).__module__.partition(".")[0])
+    made = _reporting_stream_class(type(response).__module__.partition(".")[0])
     response.stream = made(response.stream)
 
 
 @cache
-def _reporting_class(client: str) -> Callable[[Any], Any]:
+def _reporting_stream_class(package: str) -> Callable[[Any], Any]:
     """Return the class of streams for `httpx` or `httpx2`."""
-    stream_class: type[Any] = import_module(client).AsyncByteStream
+    stream_class: type[Any] = import_module(package).AsyncByteStream
 
     class Reporting(stream_class):
         def __init__(self, source: Any) -> None:
@@ -82,12 +82,12 @@ class BodyLines:
         found = False
         *whole, rest = piece.split(b"\n")
         for line in whole:
-            found = self._is_data((self._begun + line[:_LOOKED]).rstrip(b"\r"), whole=True) or found
+            found = self._is_data_line((self._begun + line[:_LOOKED]).rstrip(b"\r"), whole=True) or found
             self._begun = b""
         self._begun = (self._begun + rest[:_LOOKED])[:_LOOKED]
-        return bool(rest and self._is_data(self._begun.rstrip(b"\r"), whole=False)) or found
+        return bool(rest and self._is_data_line(self._begun.rstrip(b"\r"), whole=False)) or found
 
-    def _is_data(self, line: bytes, *, whole: bool) -> bool:
+    def _is_data_line(self, line: bytes, *, whole: bool) -> bool:
         if not line or line.startswith(b":"):
             self._is_ping = self._is_ping and bool(line)
             return False
@@ -141,7 +141,7 @@ _SHOWN = 200
 """Characters shown of an answer that can't be read."""
 
 
-async def convert_to_stream(response: Any) -> None:
+async def convert_to_event_stream(response: Any) -> None:
     """Replace a plain answer by the events of a stream: a response hook of httpx and httpx2."""
     kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
     if response.status_code != 200 or kind not in ("application/json", "text/html", "text/plain"):
@@ -154,14 +154,14 @@ async def convert_to_stream(response: Any) -> None:
     await response.stream.aclose()
     text: str = type(response)(200, headers=response.headers, content=raw).text
     is_stream = text.lstrip().startswith(("data:", "event:"))  # under another name
-    events = text if is_stream else "".join(map(_format_event, _to_stream_events(path, text)))
+    events = text if is_stream else "".join(map(_format_sse_event, _to_stream_events(path, text)))
     for name in ("content-encoding", "content-length"):
         response.headers.pop(name, None)
     response.headers["content-type"] = _STREAMED
     response.stream = import_module(type(response).__module__.partition(".")[0]).ByteStream(events.encode())
 
 
-def _format_event(data: Json) -> str:
+def _format_sse_event(data: Json) -> str:
     name = f"event: {data['type']}\n" if "type" in data else ""
     return f"{name}data: {json.dumps(data)}\n\n"
 
@@ -185,16 +185,16 @@ def _to_stream_events(path: str, text: str) -> list[Json]:
     return [*read(told)]
 
 
-def _completion_events(whole: Json) -> Iterator[Json]:
+def _chat_completion_events(answer: Json) -> Iterator[Json]:
     """OpenAI's chat completions."""
-    common = {name: value for name, value in whole.items() if name not in ("choices", "usage", "object")}
+    common = {name: value for name, value in answer.items() if name not in ("choices", "usage", "object")}
     common["object"] = "chat.completion.chunk"
-    yield {**common, "choices": [_to_delta(choice) for choice in whole["choices"]]}
-    if usage := whole.get("usage"):
+    yield {**common, "choices": [_to_delta_choice(choice) for choice in answer["choices"]]}
+    if usage := answer.get("usage"):
         yield {**common, "choices": [], "usage": usage}
 
 
-def _to_delta(choice: Json) -> Json:
+def _to_delta_choice(choice: Json) -> Json:
     message: Json = dict(choice.get("message") or {})
     calls: list[Json] = message.pop("tool_calls", None) or []
     if calls:
@@ -203,10 +203,10 @@ def _to_delta(choice: Json) -> Json:
     return {"index": choice.get("index", 0), "delta": message, "finish_reason": finish}
 
 
-def _response_events(whole: Json) -> Iterator[Json]:
+def _responses_api_events(answer: Json) -> Iterator[Json]:
     """OpenAI's Responses."""
-    yield {"type": "response.created", "response": {**whole, "output": [], "status": "in_progress"}}
-    for at, item in enumerate(whole["output"]):
+    yield {"type": "response.created", "response": {**answer, "output": [], "status": "in_progress"}}
+    for at, item in enumerate(answer["output"]):
         where = {"output_index": at, "item_id": item.get("id")}
         is_text = item.get("type") == "message"
         begun: Json = {**item, "content": []} if is_text else item
@@ -218,26 +218,26 @@ def _response_events(whole: Json) -> Iterator[Json]:
             else:
                 yield {**place, "type": "response.output_text.delta", "delta": part.get("text", "")}
         yield {"type": "response.output_item.done", "output_index": at, "item": item}
-    end = whole.get("status") if whole.get("status") in ("incomplete", "failed") else "completed"
-    yield {"type": f"response.{end}", "response": whole}
+    end = answer.get("status") if answer.get("status") in ("incomplete", "failed") else "completed"
+    yield {"type": f"response.{end}", "response": answer}
 
 
-def _message_events(whole: Json) -> Iterator[Json]:
+def _anthropic_message_events(answer: Json) -> Iterator[Json]:
     """Anthropic's messages."""
-    end = {name: whole.get(name) for name in ("stop_reason", "stop_sequence")}
-    begun: Json = {**whole, "content": [], **dict.fromkeys(end)}
+    end = {name: answer.get(name) for name in ("stop_reason", "stop_sequence")}
+    begun: Json = {**answer, "content": [], **dict.fromkeys(end)}
     yield {"type": "message_start", "message": begun}
-    for at, block in enumerate(whole["content"]):
-        start, deltas = _split_block(block)
+    for at, block in enumerate(answer["content"]):
+        start, deltas = _split_content_block(block)
         yield {"type": "content_block_start", "index": at, "content_block": start}
         for delta in deltas:
             yield {"type": "content_block_delta", "index": at, "delta": delta}
         yield {"type": "content_block_stop", "index": at}
-    yield {"type": "message_delta", "delta": end, "usage": whole.get("usage") or {"output_tokens": 0}}
+    yield {"type": "message_delta", "delta": end, "usage": answer.get("usage") or {"output_tokens": 0}}
     yield {"type": "message_stop"}
 
 
-def _split_block(block: Json) -> tuple[Json, list[Json]]:
+def _split_content_block(block: Json) -> tuple[Json, list[Json]]:
     """Return how a block begins, and what is added to it."""
     if block.get("type") == "text":
         return {**block, "text": ""}, [{"type": "text_delta", "text": block["text"]}]
@@ -253,9 +253,9 @@ def _split_block(block: Json) -> tuple[Json, list[Json]]:
 
 _MESSAGES = "/messages"
 _PROTOCOLS: Mapping[str, tuple[str, Callable[[Json], Iterator[Json]]]] = {
-    "/chat/completions": ("choices", _completion_events),
-    "/responses": ("output", _response_events),
-    _MESSAGES: ("content", _message_events),
+    "/chat/completions": ("choices", _chat_completion_events),
+    "/responses": ("output", _responses_api_events),
+    _MESSAGES: ("content", _anthropic_message_events),
 }
 """End of a path → where its answers are, and how they are streamed."""
 
@@ -264,7 +264,7 @@ _ACKNOWLEDGE = getattr(socket, "TCP_QUICKACK", None)
 """Linux has it."""
 
 
-async def prepare_response(response: Any) -> None:
+async def prepare_streamed_response(response: Any) -> None:
     """Make an answer arrive in time, be heard of byte by byte, and be a stream: a response hook of httpx and httpx2.
 
     What came so far is acknowledged at once: a server that sends head and body apart without TCP_NODELAY keeps the body
@@ -276,4 +276,4 @@ async def prepare_response(response: Any) -> None:
         with suppress(OSError):  # the connection is lost: reading the body says so
             own.setsockopt(socket.IPPROTO_TCP, _ACKNOWLEDGE, 1)
     report_body_bytes(response)
-    await convert_to_stream(response)
+    await convert_to_event_stream(response)

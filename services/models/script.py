@@ -17,7 +17,7 @@ from typing import Any, cast
 
 from pydantic import Field, JsonValue, TypeAdapter, ValidationError, field_validator
 
-from interlock.services.models.request import OWN_ID, CallPiece, Chunk, MessageCache, ModelRequest
+from interlock.services.models.request import OWN_ID, Chunk, MessageCache, ModelRequest, ParsedCall
 from interlock.state.errors import ModelAuthError, ModelError, RunError, UserError
 from interlock.state.messages import Frozen, Message, Opaque, Usage, estimate_message_tokens
 from interlock.state.text import estimate_tokens, first_validation_error
@@ -137,18 +137,18 @@ def to_script_entry(message: Message, **more: Any) -> ScriptEntry:
     return ScriptEntry.model_validate({**said, **kept, **more})
 
 
-def append_entry(path: Path, entry: ScriptEntry) -> None:
+def append_script_entry(path: Path, entry: ScriptEntry) -> None:
     """Append one entry in a single write: the file stays a valid list, even after a kill."""
     with path.open("ab", buffering=0) as file:
-        file.write(_dump_yaml_entry(_entry_fields(entry)).encode())
+        file.write(_dump_yaml_entry(_entry_to_json(entry)).encode())
 
 
 def write_script(path: Path, entries: Sequence[ScriptEntry]) -> None:
     """Write a whole script as JSON, which is read and written much faster than YAML."""
-    path.write_text(json.dumps([_entry_fields(entry) for entry in entries]), encoding="utf-8")
+    path.write_text(json.dumps([_entry_to_json(entry) for entry in entries]), encoding="utf-8")
 
 
-def _entry_fields(entry: ScriptEntry) -> dict[str, Any]:
+def _entry_to_json(entry: ScriptEntry) -> dict[str, Any]:
     return entry.model_dump(mode="json", exclude_defaults=True)
 
 
@@ -194,7 +194,7 @@ class ScriptProvider:
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Chunk, None]:
         """Play one entry. Raises `ScriptError` if there is none, or if the request doesn't match `expect`."""
         entry = self._take_next_entry(request)
-        self._require_expected(entry, request)
+        self._require_expected_request(entry, request)
         if entry.delay_s:
             await asyncio.sleep(entry.delay_s)
         if entry.error is not None:
@@ -209,7 +209,7 @@ class ScriptProvider:
     def _take_next_entry(self, request: ModelRequest) -> ScriptEntry:
         """Return the next unused error before the reply with this ordinal, else the reply."""
         key = (request.agent, request.role, request.ordinal)
-        groups = self._reply_groups().get(key[:2], [])
+        groups = self._load_reply_groups().get(key[:2], [])
         who = f"role {request.role!r}" + (f" of agent {request.agent!r}" if request.agent else "")
         if not groups and request.role != _CONVERSATION:
             raise ModelError(f"Script {str(self._path)!r} has no replies for {who}.")
@@ -223,15 +223,15 @@ class ScriptProvider:
         self._met[key] = met + 1
         return group[met]
 
-    def _reply_groups(self) -> dict[tuple[str, str], list[list[ScriptEntry]]]:
+    def _load_reply_groups(self) -> dict[tuple[str, str], list[list[ScriptEntry]]]:
         if self._replies is None:
             self._replies = _group_entries(read_script(self._path))
         return self._replies
 
-    def _require_expected(self, entry: ScriptEntry, request: ModelRequest) -> None:
+    def _require_expected_request(self, entry: ScriptEntry, request: ModelRequest) -> None:
         if entry.expect is None:
             return
-        text = new_request_text(request)
+        text = text_after_last_answer(request)
         if re.search(entry.expect, text, re.DOTALL) is None:
             short = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
             raise ScriptError(
@@ -241,7 +241,7 @@ class ScriptProvider:
 
     def _build_last_chunk(self, entry: ScriptEntry, request: ModelRequest) -> Chunk:
         return Chunk(
-            calls=tuple(CallPiece(c.name, c.args, c.id, c.signature) for c in entry.tool_calls),
+            calls=tuple(ParsedCall(c.name, c.args, c.id, c.signature) for c in entry.tool_calls),
             signature=entry.signature,
             opaque=entry.opaque,
             finish_reason=entry.finish_reason,
@@ -256,7 +256,7 @@ class ScriptProvider:
         return Usage(input=sum(self._sizes(request.messages)), output=tokens + thoughts, thoughts=thoughts)
 
 
-def new_request_text(request: ModelRequest) -> str:
+def text_after_last_answer(request: ModelRequest) -> str:
     """Return the text searched by `expect`: everything after the model's last answer, tool answers as `name: text`."""
     new: list[Message] = []
     for message in reversed(request.messages):

@@ -11,7 +11,7 @@ from typing import Any, TypeVar, cast
 from interlock.services.models.model_table import Abilities
 from interlock.state.errors import ModelAuthError, ModelError
 from interlock.state.messages import DataPart, Message, TextPart, ToolDeclaration
-from interlock.state.text import spell_controls
+from interlock.state.text import escape_control_characters
 
 _ONLY_PICTURES = (
     *("ChatGroq", "ChatMistralAI", "ChatXAI", "ChatTogether", "ChatFireworks", "ChatDeepSeek", "ChatOllama"),
@@ -45,7 +45,7 @@ class AttachmentPlacer:
             if not _list_attachments(message):
                 placed.append(message)
                 continue
-            own, following = self._place_cached(message)
+            own, following = self._place_message_cached(message)
             placed.append(own)
             waiting += [following] if following else []
         return [*placed, *waiting]
@@ -55,22 +55,24 @@ class AttachmentPlacer:
         told, self._unsaid = self._unsaid, []
         return told
 
-    def _place_cached(self, message: Message) -> tuple[Message, Message | None]:
+    def _place_message_cached(self, message: Message) -> tuple[Message, Message | None]:
         known = self._placed.get(id(message))
         if known is None:
-            own, following = self._place_parts(message)
+            own, following = self._place_message_parts(message)
             known = self._placed[id(message)] = (message, own, following)
         return known[1], known[2]
 
-    def _place_parts(self, message: Message) -> tuple[Message, Message | None]:
+    def _place_message_parts(self, message: Message) -> tuple[Message, Message | None]:
         """Return the message as it is sent, and a user message with what doesn't fit into a tool's result."""
         stays: list[TextPart | DataPart] = []
         moved: list[DataPart] = []
         for part in message.content:
-            if isinstance(part, DataPart) and not self._is_accepted(part):
-                stays.append(self._replace_part(part))
+            if isinstance(part, DataPart) and not self._is_accepted_part(part):
+                stays.append(self._replace_with_notice(part))
             elif (
-                isinstance(part, DataPart) and message.role == "tool" and not self._can_stand_in_result(part)
+                isinstance(part, DataPart)
+                and message.role == "tool"
+                and not self._can_be_in_tool_result(part)
             ):
                 moved.append(part)
                 stays.append(TextPart(text=f"\n[The {part.type} ({part.mime_type}) is in the next message.]"))
@@ -82,16 +84,16 @@ class AttachmentPlacer:
         text = TextPart(text=f"This belongs to the result of {message.name or 'the tool'} above:")
         return own, Message(role="user", origin="context", content=(text, *moved))
 
-    def _is_accepted(self, part: DataPart) -> bool:
+    def _is_accepted_part(self, part: DataPart) -> bool:
         kind = _media_kind(part)
         if kind == "PDFs" and self._cls in _ONLY_PICTURES:
             return False
         return kind not in self._able.refuses
 
-    def _can_stand_in_result(self, part: DataPart) -> bool:
+    def _can_be_in_tool_result(self, part: DataPart) -> bool:
         return self._structured and (not self._able.is_known or _media_kind(part) in self._able.in_results)
 
-    def _replace_part(self, part: DataPart) -> TextPart:
+    def _replace_with_notice(self, part: DataPart) -> TextPart:
         kind = _media_kind(part)
         what = _NAMES.get(kind, f"files of type {part.mime_type}")
         if kind not in self._said:
@@ -134,11 +136,11 @@ def attachment_digest(part: DataPart) -> str:
     return hashlib.sha256(f"{part.mime_type}\0{part.data or part.path}".encode()).hexdigest()[:16]
 
 
-def newest_unrefused_digests(messages: Sequence[Message], known: Collection[str]) -> list[str]:
-    """Return the digests of the newest message that has attachments which aren't `known` to be refused."""
+def newest_unrefused_digests(messages: Sequence[Message], refused: Collection[str]) -> list[str]:
+    """Return the digests of the newest message that has attachments which aren't `refused` to be refused."""
     for message in reversed(messages):
         if found := [
-            name for part in _list_attachments(message) if (name := attachment_digest(part)) not in known
+            name for part in _list_attachments(message) if (name := attachment_digest(part)) not in refused
         ]:
             return found
     return []
@@ -149,7 +151,9 @@ def replace_refused_attachments(message: Message, refused: Collection[str]) -> M
     if not any(attachment_digest(part) in refused for part in _list_attachments(message)):
         return message
     parts = tuple(
-        TextPart(text=_left_out_line(p)) if isinstance(p, DataPart) and attachment_digest(p) in refused else p
+        TextPart(text=_refused_attachment_notice(p))
+        if isinstance(p, DataPart) and attachment_digest(p) in refused
+        else p
         for p in message.content
         if not isinstance(p, str)
     )
@@ -161,38 +165,38 @@ def _list_attachments(message: Message) -> list[DataPart]:
     return [part for part in content if isinstance(part, DataPart)]
 
 
-def _left_out_line(part: DataPart) -> str:
+def _refused_attachment_notice(part: DataPart) -> str:
     return f"[Left out: the model's server refused this {part.type} ({part.mime_type}).]"
 
 
 T = TypeVar("T")
 
 
-def spell_out_message_controls(message: Message) -> Message:
+def escape_message_controls(message: Message) -> Message:
     """Return the message with control characters spelled out; the same object if there are none."""
     content: Any = message.content
     if isinstance(content, str):
-        content = spell_controls(content)
+        content = escape_control_characters(content)
     else:
         content = tuple(
-            p.model_copy(update={"text": spell_controls(p.text)}) if isinstance(p, TextPart) else p
+            p.model_copy(update={"text": escape_control_characters(p.text)}) if isinstance(p, TextPart) else p
             for p in message.content
             if not isinstance(p, str)
         )
-    calls = tuple(c.model_copy(update={"args": _spell_value_controls(c.args)}) for c in message.tool_calls)
-    thought = spell_controls(message.thought) if message.thought else message.thought
+    calls = tuple(c.model_copy(update={"args": _escape_value_controls(c.args)}) for c in message.tool_calls)
+    thought = escape_control_characters(message.thought) if message.thought else message.thought
     made = {"content": content, "tool_calls": calls, "thought": thought}
     changes = {name: value for name, value in made.items() if value != getattr(message, name)}
     return message.model_copy(update=changes) if changes else message
 
 
-def spell_out_tool_controls(tools: Sequence[ToolDeclaration]) -> Sequence[ToolDeclaration]:
+def escape_tool_controls(tools: Sequence[ToolDeclaration]) -> Sequence[ToolDeclaration]:
     """Return the declarations with control characters spelled out: those of MCP servers are others' texts."""
     made = [
         t.model_copy(
             update={
-                "description": spell_controls(t.description),
-                "parameters": _spell_value_controls(t.parameters),
+                "description": escape_control_characters(t.description),
+                "parameters": _escape_value_controls(t.parameters),
             }
         )
         for t in tools
@@ -200,13 +204,13 @@ def spell_out_tool_controls(tools: Sequence[ToolDeclaration]) -> Sequence[ToolDe
     return made if any(a != b for a, b in zip(made, tools, strict=True)) else tools
 
 
-def _spell_value_controls(value: T) -> T:
+def _escape_value_controls(value: T) -> T:
     made: Any = value
     if isinstance(value, str):
-        made = spell_controls(value)
+        made = escape_control_characters(value)
     elif isinstance(value, Mapping):
         pairs = cast("Mapping[str, Any]", value).items()
-        made = {spell_controls(name): _spell_value_controls(item) for name, item in pairs}
+        made = {escape_control_characters(name): _escape_value_controls(item) for name, item in pairs}
     elif isinstance(value, list):
-        made = [_spell_value_controls(item) for item in cast("list[Any]", value)]
+        made = [_escape_value_controls(item) for item in cast("list[Any]", value)]
     return made

@@ -81,8 +81,8 @@ class _EventsWithThoughts:
             yield event
 
 
-def _make_thought_event(item: str, text: str, at: int, output_index: int) -> "_Added":
-    return _Added(_RawThought(item, text, at), output_index)
+def _make_thought_event(item_id: str, text: str, content_index: int, output_index: int) -> "_Added":
+    return _Added(_RawThought(item_id, text, content_index), output_index)
 
 
 @dataclass(frozen=True)
@@ -110,12 +110,12 @@ def complete_responses_input(items: Sequence[Any]) -> list[Any]:
     A message made of output needs the id of that output.
     """
     return [
-        _to_plain_message(item) if _is_answer_without_id(item) else _set_picture_details(item)
+        _to_plain_message(item) if _is_answer_without_id(item) else _set_default_image_detail(item)
         for item in items
     ]
 
 
-def _set_picture_details(item: Any) -> Any:
+def _set_default_image_detail(item: Any) -> Any:
     parts: Any = cast("Mapping[str, Any]", item).get("content") if isinstance(item, dict) else None
     for part in cast("list[Any]", parts) if isinstance(parts, list) else []:
         if part.get("type") == "input_image":
@@ -171,16 +171,16 @@ class ThoughtCollector:
         self.refusal += f"{delta.get('refusal', '')}{''.join(refused)}"
         for entry in cast("list[Any]", delta.get("reasoning_details") or ()):
             if isinstance(entry, dict):
-                self._add_detail(cast("dict[str, Any]", entry))
+                self._merge_reasoning_detail(cast("dict[str, Any]", entry))
         for field in _TEXTS:
             if isinstance(text := delta.get(field), str) and text:
                 self._field = field
                 self._text.append(text)
                 return text
         found = "".join(b.get("reasoning", "") for b in chunk.content_blocks if b["type"] == "reasoning")
-        return found or _raw_reasoning(chunk)
+        return found or _raw_reasoning_text(chunk)
 
-    def _add_detail(self, entry: dict[str, Any]) -> None:
+    def _merge_reasoning_detail(self, entry: dict[str, Any]) -> None:
         last = self._details[-1] if self._details else None
         same = last and (last.get("type"), last.get("index")) == (entry.get("type"), entry.get("index"))
         if last is None or not same or "index" not in entry:
@@ -194,7 +194,9 @@ class ThoughtCollector:
         """Return what the provider wants back of the whole answer; None: nothing."""
         found = _content_blocks(whole)
         blocks = tuple(
-            _drop_join_fields(block) for block in found if block.get("type") in _BLOCKS and _is_signed(block)
+            _drop_chunk_indexes(block)
+            for block in found
+            if block.get("type") in _BLOCKS and _is_signed_block(block)
         )
         fields: dict[str, Any] = {}
         if self._details:
@@ -205,7 +207,7 @@ class ThoughtCollector:
             fields[_PHASE] = phase
         if not blocks and not fields:
             return None
-        kept: Any = clean_json(_bytes_as_text(blocks))
+        kept: Any = clean_json(_encode_bytes(blocks))
         return Opaque(model=self._model, blocks=tuple(kept), fields=cast(Any, clean_json(fields)))
 
 
@@ -213,7 +215,7 @@ _BASE64 = "interlock_base64"
 """Key of an object that stands for bytes: Bedrock's client gives redacted thinking so."""
 
 
-def _raw_reasoning(chunk: AIMessageChunk) -> str:
+def _raw_reasoning_text(chunk: AIMessageChunk) -> str:
     """Return the thoughts that open models tell in Responses, not in a summary: LangChain's blocks lack them."""
     reasoning = (block for block in _content_blocks(chunk) if block.get("type") == "reasoning")
     parts = [cast("dict[str, Any]", part) for block in reasoning for part in block.get("content") or ()]
@@ -225,26 +227,26 @@ def _content_blocks(chunk: AIMessageChunk) -> list[dict[str, Any]]:
     return [cast("dict[str, Any]", block) for block in content if isinstance(block, dict)]
 
 
-def _bytes_as_text(value: Any) -> Any:
+def _encode_bytes(value: Any) -> Any:
     if isinstance(value, bytes):
         return {_BASE64: base64.b64encode(value).decode()}
     if isinstance(value, dict):
-        return {key: _bytes_as_text(one) for key, one in cast("dict[str, Any]", value).items()}
+        return {key: _encode_bytes(one) for key, one in cast("dict[str, Any]", value).items()}
     if isinstance(value, list | tuple):
-        return [_bytes_as_text(one) for one in cast("list[Any]", value)]
+        return [_encode_bytes(one) for one in cast("list[Any]", value)]
     return value
 
 
-def _text_as_bytes(value: Any) -> Any:
+def _decode_bytes(value: Any) -> Any:
     if isinstance(value, dict):
         found = cast("dict[str, Any]", value)
         if _BASE64 in found:
             return base64.b64decode(found[_BASE64])
-        return {key: _text_as_bytes(one) for key, one in found.items()}
-    return [_text_as_bytes(one) for one in cast("list[Any]", value)] if isinstance(value, list) else value
+        return {key: _decode_bytes(one) for key, one in found.items()}
+    return [_decode_bytes(one) for one in cast("list[Any]", value)] if isinstance(value, list) else value
 
 
-def _is_signed(block: Mapping[str, Any]) -> bool:
+def _is_signed_block(block: Mapping[str, Any]) -> bool:
     """Return whether a block is more than text: providers refuse thinking without its signature."""
     inner = block.get("reasoning_content")
     nested = cast("dict[str, Any]", inner) if isinstance(inner, dict) else {}
@@ -252,7 +254,7 @@ def _is_signed(block: Mapping[str, Any]) -> bool:
     return any(block.get(name) or nested.get(name) for name in names)
 
 
-def _drop_join_fields(block: Mapping[str, Any]) -> dict[str, Any]:
+def _drop_chunk_indexes(block: Mapping[str, Any]) -> dict[str, Any]:
     """Return the block without what LangChain added to join its pieces."""
     kept = {key: value for key, value in block.items() if key != "index"}
     for name in ("summary", "content"):
@@ -264,26 +266,26 @@ def _drop_join_fields(block: Mapping[str, Any]) -> dict[str, Any]:
     return kept
 
 
-def prepend_thinking(made: AIMessage, opaque: Opaque) -> AIMessage:
+def prepend_thinking(message: AIMessage, opaque: Opaque) -> AIMessage:
     """Return the message with the thinking that belongs to it, in front of its text."""
-    content: Any = made.content
+    content: Any = message.content
     fields = {name: value for name, value in opaque.fields.items() if name != _PHASE}
     if (opaque.blocks or _PHASE in opaque.fields) and isinstance(content, str):
         phase = {_PHASE: opaque.fields[_PHASE]} if _PHASE in opaque.fields else {}
         content = [{"type": "text", "text": content, **phase}] if content else []
     if opaque.blocks:
-        content = [*(_text_as_bytes(block) for block in opaque.blocks), *content]
+        content = [*(_decode_bytes(block) for block in opaque.blocks), *content]
     more = {_FIELDS: fields} if fields else {}
-    return AIMessage(content, tool_calls=made.tool_calls, additional_kwargs=more)
+    return AIMessage(content, tool_calls=message.tool_calls, additional_kwargs=more)
 
 
-def speaks_openai_protocol(cls: type[Any]) -> bool:
+def is_openai_client_class(cls: type[Any]) -> bool:
     """Return whether a client class is built on that of OpenAI's protocol."""
     return any(one.__name__ == "BaseChatOpenAI" for one in cls.__mro__)
 
 
 @cache
-def class_reading_thoughts(cls: type[Any]) -> type[Any]:
+def subclass_reading_thoughts(cls: type[Any]) -> type[Any]:
     """Return the class of OpenAI's protocol with the thoughts that its client drops, and with those that go back."""
 
     class Reading(cls):
@@ -311,7 +313,7 @@ def class_reading_thoughts(cls: type[Any]) -> type[Any]:
                 if isinstance(function, dict) and isinstance(function.get("arguments"), dict | list):  # pyright: ignore[reportUnknownMemberType]
                     function["arguments"] = json.dumps(function["arguments"])
             if chunk.get("usage"):
-                chunk = {**chunk, "usage": _move_cached_count(chunk["usage"])}
+                chunk = {**chunk, "usage": _normalize_cached_tokens(chunk["usage"])}
             own: Any = super()
             made: Any = own._convert_chunk_to_generation_chunk(chunk, *rest)
             told = {name: delta[name] for name in _TOLD if delta.get(name)}
@@ -323,7 +325,7 @@ def class_reading_thoughts(cls: type[Any]) -> type[Any]:
     return Reading
 
 
-def _move_cached_count(usage: Mapping[str, Any]) -> Mapping[str, Any]:
+def _normalize_cached_tokens(usage: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the usage with what came from a cache where OpenAI tells it; Together and Moonshot do elsewhere."""
     cached = usage.get("cached_tokens") or usage.get("prompt_cache_hit_tokens")
     details: dict[str, Any] = {"cached_tokens": cached, **(usage.get("prompt_tokens_details") or {})}
@@ -338,7 +340,7 @@ def _first_delta(chunk: Mapping[str, Any]) -> dict[str, Any]:
     return cast("dict[str, Any]", first.get("delta") or {}) if isinstance(first, dict) else {}  # pyright: ignore[reportUnknownMemberType]
 
 
-class ThoughtTags:
+class ThinkTagParser:
     """Takes `<think>…</think>` at the beginning of an answer's text for thoughts: so do models of small servers."""
 
     _OPEN, _CLOSE = "<think>", "</think>"
@@ -348,7 +350,7 @@ class ThoughtTags:
         self._state: Literal["before", "inside", "gap", "after"] = "before"
         self._thoughts: list[str] = []
 
-    def split_piece(self, text: str) -> tuple[str, str]:
+    def split_thoughts(self, text: str) -> tuple[str, str]:
         """Return the text and the thoughts that a piece adds; what may still become a tag is held back."""
         if self._state == "gap" and (text := text.lstrip("\n")):
             self._state = "after"
@@ -365,7 +367,7 @@ class ThoughtTags:
         thought, found, rest = self._held.partition(self._CLOSE)
         if found:
             self._held, self._state = "", "gap"  # the line breaks between them belong to neither
-            return self.split_piece(rest)[0], thought
+            return self.split_thoughts(rest)[0], thought
         kept = next((n for n in range(len(self._CLOSE) - 1, 0, -1) if thought.endswith(self._CLOSE[:n])), 0)
         self._held = thought[len(thought) - kept :]
         self._thoughts.append(thought[: len(thought) - kept])

@@ -18,7 +18,7 @@ from interlock.services.policy.expansion import (
     possible_paths,
 )
 from interlock.services.policy.git import list_tracked_files
-from interlock.services.policy.grant_coverage import is_reading_program
+from interlock.services.policy.grant_coverage import is_read_only_program
 from interlock.services.policy.plain_reading import LineReading
 from interlock.services.policy.unpacked_files import (
     OF_GIT,
@@ -26,7 +26,7 @@ from interlock.services.policy.unpacked_files import (
     describe_unpacked_trusted_file,
     tar_archive_names,
 )
-from interlock.services.shell.commands import LANGUAGES, SHELLS, known_program_name
+from interlock.services.shell.commands import LANGUAGES, SHELLS, canonical_program_name
 from interlock.services.shell.danger import INDIFFERENT
 from interlock.services.shell.model import ShellCommand, Word, literal_word, to_name_set
 from interlock.services.shell.parse import parse_shell_line
@@ -134,7 +134,7 @@ def describe_trusted_file_change(command: ShellCommand, reading: LineReading) ->
 
 def _commands_in_aliases_and_variables(command: ShellCommand, reading: LineReading) -> Iterator[ShellCommand]:
     """Yield what an alias stands for, and the lines in variables that a shell runs: `bash -c "$x"`."""
-    program = known_program_name(command.words[0].text)
+    program = canonical_program_name(command.words[0].text)
     if program == "alias":
         for text in command.argv[1:]:
             for one in parse_shell_line(text.partition("=")[2]).commands:
@@ -153,7 +153,9 @@ def describe_change_in_unparsed_line(reading: LineReading) -> str | None:
     if not reading.line.partly_unparsed:
         return None
     known = _WRITES | LANGUAGES | SHELLS | to_name_set("> tar unzip find git curl wget xargs")
-    writes = any(known_program_name(word) in known for word in _WRITES_SOMEWHERE.findall(reading.line.text))
+    writes = any(
+        canonical_program_name(word) in known for word in _WRITES_SOMEWHERE.findall(reading.line.text)
+    )
     name = find_first_trusted_name(reading.line.text) if writes else None
     return f"may change {name!r}, and isn't read to its end" if name else None
 
@@ -175,8 +177,8 @@ _COMMANDS_OF_THEIRS = re.compile(r"^\s*(\.shell|\.system|\\!|!|shell|spawn)\s+")
 
 def _commands_in_arguments(command: ShellCommand) -> Iterator[ShellCommand]:
     """Yield the commands of lines in the arguments that a program runs: `npx -c 'tee x'`, `gdb -ex 'shell tee x'`."""
-    program, given = known_program_name(command.words[0].text), command.argv[1:]
-    if program in INDIFFERENT | SHELLS | LANGUAGES or is_reading_program((program,)):
+    program, given = canonical_program_name(command.words[0].text), command.argv[1:]
+    if program in INDIFFERENT | SHELLS | LANGUAGES or is_read_only_program((program,)):
         return
     texts = [after for word, after in pairwise(given) if _RUNS_LINE.fullmatch(word) or word == "foreach"]
     texts += [text.partition("=")[2] for text in given if _RUNS_LINE.fullmatch(text.partition("=")[0])]
@@ -190,16 +192,16 @@ def _commands_in_arguments(command: ShellCommand) -> Iterator[ShellCommand]:
 
 def _commands_behind_launchers(command: ShellCommand) -> Iterator[ShellCommand]:
     """Yield the commands that may stand behind a program that runs others: `sudo tee x`, `busybox cp x y`."""
-    program, words = known_program_name(command.words[0].text), command.words
+    program, words = canonical_program_name(command.words[0].text), command.words
     known = INDIFFERENT | _WRITES | {"git", "find", "tar", "unzip"}
     away = program in _ELSEWHERE and command.argv[1:2] != ("cp",)
-    if away or program in known or is_reading_program((program,)):
+    if away or program in known or is_read_only_program((program,)):
         return
     fed = program in ("xargs", "parallel")
     holes = {"{}", *(b.text for a, b in pairwise(words) if fed and a.text in ("-I", "-J", "--replace"))}
     holes |= {w.text[2:] for w in words if fed and w.text.startswith(("-I", "-J")) and len(w.text) > 2}
     for at in range(1, min(len(words), _MOST_BEHIND)):
-        inner = known_program_name(words[at].text)
+        inner = canonical_program_name(words[at].text)
         launched = program in _LAUNCHERS and (inner in LANGUAGES or inner in _UNPACK)
         if words[at].literal and (inner in _BEHIND or launched):
             rest = [_UNKNOWN if fed and any(hole in w.text for hole in holes) else w for w in words[at:]]
@@ -209,11 +211,11 @@ def _commands_behind_launchers(command: ShellCommand) -> Iterator[ShellCommand]:
 
 def _describe_change_by_command(command: ShellCommand, reading: LineReading) -> str | None:
     words = [_possible_values_of_word(word, command, reading) for word in command.words[1:]]
-    program = known_program_name(command.words[0].text)
+    program = canonical_program_name(command.words[0].text)
     if program == "git":
         plain = [text for texts in words for text in texts]
         named = chain(
-            _paths_git_makes_or_removes(plain, words), _trusted_names_in_patch_headers(plain, reading)
+            _paths_created_or_removed_by_git(plain, words), _trusted_names_in_patch_headers(plain, reading)
         )
         return (
             _describe_git_config_change(plain)
@@ -230,7 +232,7 @@ def _describe_change_by_command(command: ShellCommand, reading: LineReading) -> 
     if program in ("fd", "fdfind"):
         return _describe_protected_path(program, _paths_found_by_fd(command, reading), reading)
     return _describe_protected_path(
-        program, _trusted_names_in_writing_code(program, command, reading), reading
+        program, _trusted_names_in_inline_code(program, command, reading), reading
     )
 
 
@@ -275,7 +277,7 @@ def _trusted_names_in_rest_of_line(command: ShellCommand, reading: LineReading) 
         if other is command or (other.words and other.words[:1] == command.words[:1]):
             break
         between = [other] if other.literal and other.argv[:1] == ("find",) else [*between, other]
-    programs = {known_program_name(c.words[0].text) for c in between if c.words}
+    programs = {canonical_program_name(c.words[0].text) for c in between if c.words}
     if not programs & _FILTERS:
         yield from _files_listed_by_git_ls_files(reading)
     if between and between[0].words[:1] and between[0].words[0].text == "find" and not programs & _FILTERS:
@@ -285,7 +287,7 @@ def _trusted_names_in_rest_of_line(command: ShellCommand, reading: LineReading) 
 _MAKES = to_name_set("mv rm clone init worktree submodule")
 
 
-def _paths_git_makes_or_removes(plain: Texts, words: Sequence[Texts]) -> Iterator[str]:
+def _paths_created_or_removed_by_git(plain: Texts, words: Sequence[Texts]) -> Iterator[str]:
     """Yield what git makes or removes by its name."""
     yield from _option_values(words, ("--output", "--output-directory"))
     if {"archive", "format-patch"} & {*plain}:
@@ -317,7 +319,7 @@ def _written_paths(program: str, words: Sequence[Texts]) -> Iterator[str]:
     if program in _LAST and operands:
         places = [*_option_values(words, _FOLDERS)] or operands[-1]
         local = (place for place in places if program not in ("scp", "rsync") or not _HOST.match(place))
-        yield from _paths_in_places([*local], operands)
+        yield from _destination_paths([*local], operands)
     elif program in _IN_PLACE and any(map(_IN_PLACE[program].fullmatch, flat)):
         yield from chain.from_iterable(operands)
     elif program in _PACKS and not any(map(_DECOMPRESSES.fullmatch, flat)):
@@ -332,15 +334,15 @@ def _written_paths(program: str, words: Sequence[Texts]) -> Iterator[str]:
         yield from chain.from_iterable(operands[:1])
     elif program == "tar" and flat[:1] and re.match(r"-?[A-Za-z]*c|--create", flat[0]):
         yield from tar_archive_names(words)
-    if program not in _NO_OUTPUT and not is_reading_program((program,)):
+    if program not in _NO_OUTPUT and not is_read_only_program((program,)):
         yield from _option_values(words, _OPTIONS)
         yield from _option_values(words, ("-O",) if program in ("wget", "gh") else ())
 
 
-def _paths_in_places(places: Texts, operands: Sequence[Texts]) -> Iterator[str]:
+def _destination_paths(destinations: Texts, operands: Sequence[Texts]) -> Iterator[str]:
     """Yield the places and what they hold afterwards, if they are folders."""
     bases = dict.fromkeys(posixpath.basename(_HOST.sub("", text)) for texts in operands for text in texts)
-    for place in places:
+    for place in destinations:
         yield place
         yield from (posixpath.join(place, name) for name in bases if name)
 
@@ -381,9 +383,7 @@ def _option_values(words: Sequence[Texts], options: Sequence[str]) -> Iterator[s
 # ---- code in arguments and here-documents
 
 
-def _trusted_names_in_writing_code(
-    program: str, command: ShellCommand, reading: LineReading
-) -> Iterator[str]:
+def _trusted_names_in_inline_code(program: str, command: ShellCommand, reading: LineReading) -> Iterator[str]:
     """Yield the trusted names in code on the line that writes."""
     given = [word.text for word in command.words[1:]]
     texts = [r.text for r in reading.line.redirects if r.kind == "text" and r.text]
@@ -449,20 +449,22 @@ def _program_changing_found_files(words: Sequence[str]) -> str:
             continue
         end = next((n for n in range(at, len(words)) if words[n] in (";", "+")), len(words))
         inner = words[at + 1 : end]
-        program = known_program_name(inner[0]) if inner else ""
+        program = canonical_program_name(inner[0]) if inner else ""
         if any("{}" in path for path in _written_paths(program, [(text,) for text in inner[1:]])):
             return program
-        if program in SHELLS and any(_is_writing_script(text, inner) for text in inner[1:]):
+        if program in SHELLS and any(_can_script_write(text, inner) for text in inner[1:]):
             return "sh"
     return ""
 
 
-def _is_writing_script(script: str, inner: Sequence[str]) -> bool:
+def _can_script_write(script: str, command_words: Sequence[str]) -> bool:
     """Return whether a script writes to what it is given."""
     line = parse_shell_line(script)
-    into = any(r.kind == "write" and r.target is not None and not r.is_idle for r in line.redirects)
-    programs = {known_program_name(c.words[0].text) for c in line.commands if c.words}
-    return into or (not programs.isdisjoint(_ALL | _LAST | _REMOVE | _IN_PLACE.keys()) and len(inner) > 1)
+    into = any(r.kind == "write" and r.target is not None and not r.is_without_file for r in line.redirects)
+    programs = {canonical_program_name(c.words[0].text) for c in line.commands if c.words}
+    return into or (
+        not programs.isdisjoint(_ALL | _LAST | _REMOVE | _IN_PLACE.keys()) and len(command_words) > 1
+    )
 
 
 def _paths_found_by_find(command: ShellCommand, reading: LineReading) -> Iterator[str]:

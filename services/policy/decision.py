@@ -66,7 +66,7 @@ class Ruling:
                 pass
         if self.session is not None:
             return f"session: {_describe_session_rule(self.session)}"
-        return rule_name(self.rule) if self.rule else "no rule"
+        return rule_display_name(self.rule) if self.rule else "no rule"
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,14 +114,14 @@ class PolicyDecision:
         )
 
 
-def limit_to_starting_verdict(now: Verdict, then: Verdict) -> Verdict:
+def limit_to_initial_verdict(current: Verdict, initial: Verdict) -> Verdict:
     """Return the verdict, limited to ask if the rules at the start of the run were stricter."""
-    if then.decision == "allow" or then.decision == now.decision:
-        return now
-    word = {"ask": "asked about", "deny": "denied"}[then.decision]
-    reason = f"{now.reason} When this run began, it was {word}: {then.reason}"
-    return now.model_copy(
-        update={"decision": "ask", "reason": reason, "session": None, "parts": then.parts or now.parts}
+    if initial.decision == "allow" or initial.decision == current.decision:
+        return current
+    word = {"ask": "asked about", "deny": "denied"}[initial.decision]
+    reason = f"{current.reason} When this run began, it was {word}: {initial.reason}"
+    return current.model_copy(
+        update={"decision": "ask", "reason": reason, "session": None, "parts": initial.parts or current.parts}
     )
 
 
@@ -143,7 +143,7 @@ _SHOWN = 100
 """Maximum characters of a command in a reason; the request shows all of it."""
 
 
-def rule_name(rule: Rule) -> str:
+def rule_display_name(rule: Rule) -> str:
     """Return how people are told of a rule: its tier and source."""
     if rule.source.startswith(("settings ", "hook ", "agent ")):
         return rule.source
@@ -156,25 +156,28 @@ def _describe_session_rule(rule: SessionRule) -> str:
     return " ".join(x for x in (rule.tool, rule.path or rule.server) if x)
 
 
-def _explain_users_rule(what: str, outcome: Ruling) -> str | None:
+def _explain_user_rule(subject: str, outcome: Ruling) -> str | None:
     """Return why an always-choice or a user-written rule decides so; None if another one does."""
     rule = outcome.rule
     if outcome.session is not None:
-        return f"{what} is allowed for the rest of this session: {_describe_session_rule(outcome.session)}."
+        return (
+            f"{subject} is allowed for the rest of this session: {_describe_session_rule(outcome.session)}."
+        )
     if rule is None or (rule.load_problem is None and rule.tier == SHIPPED):
         return None
-    name = rule_name(rule)
+    name = rule_display_name(rule)
     if rule.load_problem is not None:
-        return f"{name[:1].upper()}{name[1:]} can't be used ({rule.load_problem}), so {what} asks until it is repaired."
+        why = f"{name[:1].upper()}{name[1:]} can't be used ({rule.load_problem})"
+        return f"{why}, so {subject} asks until it is repaired."
     message = (rule.deny_message or "").rstrip(".") if outcome.decision == "deny" else ""
-    return f"{what} is {_VERB[outcome.decision]} by {name}{f': {message}' if message else ''}."
+    return f"{subject} is {_VERB[outcome.decision]} by {name}{f': {message}' if message else ''}."
 
 
 def _explain_call(tool: str, risk: Risk, mode: str, outcome: Ruling) -> str:
     """Return why a call that is no shell line is decided so."""
     if outcome.cause == "protected":
         return f"`{tool}` {outcome.detail}, which asks in every mode."
-    if reason := _explain_users_rule(f"`{tool}`", outcome):
+    if reason := _explain_user_rule(f"`{tool}`", outcome):
         return reason
     if outcome.rule is None:
         return f"`{tool}` isn't covered by a rule; what no rule covers asks in mode {mode}."
@@ -208,10 +211,10 @@ def _explain_part(mode: str, part: PartRuling) -> str:
         case "elsewhere":
             return f"{text} is allowed in the workspace's own folder, but the line {outcome.detail}."
         case "hidden" if rule is not None:
-            return f"{text} may be what {rule_name(rule)} is about; what it runs is only known when it runs."
+            return f"{text} may be what {rule_display_name(rule)} is about; what it runs is only known when it runs."
         case _:
             pass
-    if reason := _explain_users_rule(text, outcome):
+    if reason := _explain_user_rule(text, outcome):
         return reason
     if rule is not None and rule.only_plain_reading:
         return (
@@ -238,7 +241,7 @@ def _explain_line(mode: str, outcome: Ruling, parts: Sequence[PartRuling]) -> st
     if outcome.cause == "opaque" and not deciding:
         return f"What this line runs can't be seen in full: {detail}."
     if outcome.cause == "hidden" and not deciding and rule is not None:
-        return f"What this line runs can't be seen in full ({detail}); {rule_name(rule)} may be about it."
+        return f"What this line runs can't be seen in full ({detail}); {rule_display_name(rule)} may be about it."
     alike = [p for p in deciding if p.ruling.rule is rule]
     uncovered = outcome.cause == "none" or (
         outcome.cause == "rule" and rule is not None and rule.tier == SHIPPED
@@ -261,12 +264,12 @@ _DANGER = "A dangerous form asks every time: it {}."
 _HIDDEN = "Not all that it runs can be seen{}, so it asks every time."
 
 
-def _explain_no_always_choice(decided: PolicyDecision) -> str:
+def _explain_missing_always_choice(decided: PolicyDecision) -> str:
     """Return why no always-choice fits the call or would prevent the next question."""
     if decided.ruling.decision == "deny":
         return "No session rule lifts a deny."
     asking = [o for o in (decided.ruling, *(p.ruling for p in decided.parts)) if o.decision == "ask"]
-    if why := next((why for o in asking if (why := _explain_why_not_liftable(o)) is not None), None):
+    if why := next((why for o in asking if (why := _unliftable_reason(o)) is not None), None):
         return why
     # Reasons that no rule was tested against, as none allowed the rest.
     if decided.line is not None and decided.line.opaque is not None:
@@ -276,7 +279,7 @@ def _explain_no_always_choice(decided: PolicyDecision) -> str:
     return "It can't be narrowed to one command, one file, one host or one MCP tool or server."
 
 
-def _explain_why_not_liftable(outcome: Ruling) -> str | None:
+def _unliftable_reason(outcome: Ruling) -> str | None:
     rule, detail = outcome.rule, outcome.detail
     match outcome.cause:
         case "danger":
@@ -290,16 +293,17 @@ def _explain_why_not_liftable(outcome: Ruling) -> str | None:
         case _:
             pass
     if rule is not None and rule.load_problem is not None:
-        return f"{rule_name(rule)} can't be used ({rule.load_problem}); until it is repaired, it asks every time."
+        why = f"{rule_display_name(rule)} can't be used ({rule.load_problem})"
+        return f"{why}; until it is repaired, it asks every time."
     if rule is not None and not is_liftable(rule):
-        return f"{rule_name(rule)} stands above what a session's rule may allow."
+        return f"{rule_display_name(rule)} stands above what a session's rule may allow."
     return None
 
 
 # ---- for `interlock policy check`
 
 
-class Considered(Frozen):
+class ConsideredRule(Frozen):
     """A rule about the tool, and whether it matched."""
 
     rule: str
@@ -341,11 +345,11 @@ class Explanation(Frozen):
     """What it would cover, in words."""
     not_always: str | None = None
     """Why there is no always-choice, for an ask or a deny."""
-    considered: tuple[Considered, ...]
+    considered: tuple[ConsideredRule, ...]
     """Highest rank first."""
 
 
-def to_explanation(
+def build_explanation(
     decided: PolicyDecision, choices: tuple[Choice, ...], always: SessionRule | None
 ) -> Explanation:
     line, decision, verdict = decided.line, decided.ruling.decision, decided.to_verdict()
@@ -361,9 +365,9 @@ def to_explanation(
         redirects=tuple(f"{r.kind} {r.target.text}" if r.target else r.kind for r in redirects),
         choices=choices if decision == "ask" else (),
         always=always,
-        covers=always.covers if always else "",
-        not_always=_explain_no_always_choice(decided) if unspared else None,
-        considered=tuple(_to_considered(rule, decided) for rule in decided.rules),
+        covers=always.scope_text if always else "",
+        not_always=_explain_missing_always_choice(decided) if unspared else None,
+        considered=tuple(_to_considered_rule(rule, decided) for rule in decided.rules),
     )
 
 
@@ -374,12 +378,12 @@ def _to_explained_part(shown: ShellPart, part: PartRuling) -> ExplainedPart:
         "rule": part.ruling.deciding_rule_name,
         "danger": c.danger or c.sets,
         "opaque": c.opaque,
-        "lets": _describe_prefix_surplus(part),
+        "lets": _describe_extra_prefix_args(part),
     }
     return ExplainedPart.model_validate({**shown.model_dump(), **more})
 
 
-def _describe_prefix_surplus(part: PartRuling) -> str | None:
+def _describe_extra_prefix_args(part: PartRuling) -> str | None:
     rule = part.ruling.rule
     if rule is None or rule.decision != "allow":
         return None
@@ -394,7 +398,7 @@ def _is_rule_allowing_part(rule: Rule, part: PartRuling, args: Mapping[str, Json
     return part.only_reads if rule.only_plain_reading else is_rule_allowing_command(rule, part.command, args)
 
 
-def _to_considered(rule: Rule, decided: PolicyDecision) -> Considered:
+def _to_considered_rule(rule: Rule, decided: PolicyDecision) -> ConsideredRule:
     args, parts = decided.call.args, decided.parts
     if decided.line is None:
         found = [Match.YES] if is_matching_non_shell_call(rule, args, decided.target) else []
@@ -403,4 +407,4 @@ def _to_considered(rule: Rule, decided: PolicyDecision) -> Considered:
     else:
         found = [match_restricting_rule(rule, p.command, args) for p in parts]
     word = cast(Literal["yes", "no", "maybe"], max(found, default=Match.NO).name.lower())
-    return Considered(rule=rule_name(rule), decision=rule.decision, rank=rule.rank, met=word)
+    return ConsideredRule(rule=rule_display_name(rule), decision=rule.decision, rank=rule.rank, met=word)

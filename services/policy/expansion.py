@@ -13,7 +13,7 @@ from fnmatch import fnmatchcase
 from functools import cache
 from itertools import islice
 
-from interlock.services.files.protected import fold_name, pattern_examples, protected_names
+from interlock.services.files.protected import fold_name, protected_names, protected_pattern_examples
 from interlock.services.policy.plain_reading import LineReading
 from interlock.services.shell.model import Word
 from interlock.services.shell.words import decode_ansi_quoted
@@ -106,7 +106,7 @@ def _expand_braces(text: str) -> Iterator[str]:
     """Yield the words that braces make of one."""
     at = _find_unquoted(text, 0, "{")
     while at < len(text):
-        if text[at - 1 : at] != "$" and (parts := _brace_alternatives(text, at)):
+        if text[at - 1 : at] != "$" and (parts := _parse_brace_alternatives(text, at)):
             inner, end = parts
             for rest in _expand_braces(text[end:]):
                 for part in inner:
@@ -117,14 +117,14 @@ def _expand_braces(text: str) -> Iterator[str]:
     yield text
 
 
-def _brace_alternatives(text: str, at: int) -> tuple[list[str], int] | None:
+def _parse_brace_alternatives(text: str, at: int) -> tuple[list[str], int] | None:
     """Return what the braces at a place offer, and the place behind them; None: bash leaves them as they are."""
     depth, start, found = 0, at + 1, list[str]()
     place = at
     while place < len(text):
         char = text[place]
         if char in "'\"\\":
-            place = _end_of_quoted(text, place)
+            place = _find_quote_end(text, place)
             continue
         if char == "{":
             depth += 1
@@ -132,7 +132,7 @@ def _brace_alternatives(text: str, at: int) -> tuple[list[str], int] | None:
             depth -= 1
             if depth == 0:
                 found.append(text[start:place])
-                known = found if len(found) > 1 else _expand_sequence(found[0])
+                known = found if len(found) > 1 else _expand_brace_sequence(found[0])
                 return (known, place + 1) if known else None
         elif char == "," and depth == 1:
             found.append(text[start:place])
@@ -141,7 +141,7 @@ def _brace_alternatives(text: str, at: int) -> tuple[list[str], int] | None:
     return None
 
 
-def _expand_sequence(text: str) -> list[str]:
+def _expand_brace_sequence(text: str) -> list[str]:
     ends = _SEQUENCE.fullmatch(text)
     if ends is None:
         return []
@@ -157,11 +157,11 @@ def _expand_sequence(text: str) -> list[str]:
 
 def _find_unquoted(text: str, at: int, wanted: str) -> int:
     while at < len(text) and text[at] not in wanted:
-        at = _end_of_quoted(text, at) if text[at] in "'\"\\" else at + 1
+        at = _find_quote_end(text, at) if text[at] in "'\"\\" else at + 1
     return at
 
 
-def _end_of_quoted(text: str, at: int) -> int:
+def _find_quote_end(text: str, at: int) -> int:
     """Return the place behind what is quoted from here."""
     if text[at] == "\\":
         return at + 2
@@ -195,25 +195,25 @@ def _parse_alternatives(
         append_parts(known if known != home or home == "~" else _UNKNOWN if home == "~-" else home)
     while at < len(text):
         if (variable := _VARIABLE.match(text, at)) is not None:
-            append_alternatives(_variable_values(variable, values, depth))
+            append_alternatives(_possible_variable_values(variable, values, depth))
             at = variable.end()
             continue
         end = at + 1
         match text[at], text[at + 1 : at + 2]:
             case "$", "'" if not quoted:
-                end = _end_of_ansi_quoted(text, at + 2)
+                end = _find_ansi_quote_end(text, at + 2)
                 known = decode_ansi_quoted(text[at + 2 : end - 1])
                 append_parts(_UNKNOWN if known is None else known)
             case "$", '"':
                 pass
             case ("$", "(" | "{" | "[") | ("`", _):
                 append_parts(_UNKNOWN)
-                end = _end_of_expansion(text, at)
+                end = _find_expansion_end(text, at)
             case "'", _ if not quoted:
-                end = _end_of_quoted(text, at)
+                end = _find_quote_end(text, at)
                 append_parts(text[at + 1 : end - 1])
             case '"', _:
-                end = _end_of_quoted(text, at)
+                end = _find_quote_end(text, at)
                 append_alternatives(_parse_alternatives(text[at + 1 : end - 1], values, depth, quoted=True))
             case "\\", escaped:
                 append_parts(escaped)
@@ -222,8 +222,8 @@ def _parse_alternatives(
                 append_parts(_Wildcard("[^/]*"))
             case "?", _ if not quoted:
                 append_parts(_Wildcard("[^/]"))
-            case "[", _ if not quoted and (close := _end_of_bracket(text, at)) > 0:
-                append_parts(_parse_bracket(text[at + 1 : close]))
+            case "[", _ if not quoted and (close := _find_bracket_end(text, at)) > 0:
+                append_parts(_parse_bracket_expression(text[at + 1 : close]))
                 end = close + 1
             case char, _:
                 append_parts(char)
@@ -231,13 +231,13 @@ def _parse_alternatives(
     return found
 
 
-def _end_of_ansi_quoted(text: str, at: int) -> int:
+def _find_ansi_quote_end(text: str, at: int) -> int:
     while at < len(text) and text[at] != "'":
         at += 2 if text[at] == "\\" else 1
     return at + 1
 
 
-def _end_of_expansion(text: str, at: int) -> int:
+def _find_expansion_end(text: str, at: int) -> int:
     """Return the place behind a substitution or `${…}` that isn't looked into."""
     if text[at] == "`":
         end = text.find("`", at + 1)
@@ -252,12 +252,12 @@ def _end_of_expansion(text: str, at: int) -> int:
     return at
 
 
-def _end_of_bracket(text: str, at: int) -> int:
+def _find_bracket_end(text: str, at: int) -> int:
     classed = text.find(":]", at)
     return text.find("]", classed + 2 if text.startswith("[", at + 1) and classed > 0 else at + 2)
 
 
-def _parse_bracket(inside: str) -> _Wildcard:
+def _parse_bracket_expression(inside: str) -> _Wildcard:
     if (
         inside.startswith("[") or "--" in inside
     ):  # a class, such as `[[:upper:]]`, or a range that begins with `-`
@@ -271,7 +271,7 @@ def _parse_bracket(inside: str) -> _Wildcard:
     return _Wildcard(expression)
 
 
-def _variable_values(
+def _possible_variable_values(
     match: re.Match[str], values: Mapping[str, Sequence[Word]], depth: int
 ) -> Sequence[Sequence[_Part]]:
     name = match[1] or match[2] or match[3]
@@ -405,7 +405,7 @@ def _compile_name_pattern(name: Sequence[_Part]) -> re.Pattern[str]:
 
 @cache
 def _trusted_names() -> Sequence[str]:
-    return (*protected_names(), *pattern_examples())
+    return (*protected_names(), *protected_pattern_examples())
 
 
 def _files_matching_pattern(names: Sequence[Sequence[_Part]], reading: LineReading) -> Iterator[str]:
@@ -417,7 +417,9 @@ def _files_matching_pattern(names: Sequence[Sequence[_Part]], reading: LineReadi
         )
 
 
-def _walk_matching_paths(folder: str, path: str, names: list[Sequence[_Part]], hidden: bool) -> Iterator[str]:
+def _walk_matching_paths(
+    folder: str, path: str, names: list[Sequence[_Part]], include_hidden: bool
+) -> Iterator[str]:
     if not names:
         yield path.removesuffix("/")
         return
@@ -426,16 +428,18 @@ def _walk_matching_paths(folder: str, path: str, names: list[Sequence[_Part]], h
     if all(isinstance(part, str) for part in name):
         known = "".join(part for part in name if isinstance(part, str))
         if not path and known == "" and rest:
-            yield from _walk_matching_paths("/", "/", rest, hidden)
+            yield from _walk_matching_paths("/", "/", rest, include_hidden)
         elif known in ("", ".") or os.path.lexists(os.path.join(place, known)):  # noqa: PTH118 - as above
-            yield from _walk_matching_paths(folder, f"{path}{known}/" if known else path, rest, hidden)
+            yield from _walk_matching_paths(
+                folder, f"{path}{known}/" if known else path, rest, include_hidden
+            )
         return
     expression = _compile_name_pattern(name)
-    dots = hidden or (isinstance(name[0], str) and name[0].startswith("."))
+    dots = include_hidden or (isinstance(name[0], str) and name[0].startswith("."))
     try:
         entries = sorted(entry.name for entry in islice(os.scandir(place), _MOST_ENTRIES))
     except OSError:
         return
     for entry in entries:
         if (dots or not entry.startswith(".")) and expression.fullmatch(entry):
-            yield from _walk_matching_paths(folder, f"{path}{entry}/", rest, hidden)
+            yield from _walk_matching_paths(folder, f"{path}{entry}/", rest, include_hidden)

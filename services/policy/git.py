@@ -14,10 +14,10 @@ from typing import NamedTuple
 
 from interlock.services.files.disk import read_file
 from interlock.services.files.protected import (
-    first_private_name,
+    find_private_name,
     git_configuration_paths,
     is_harmless_git_config,
-    paths_named_by_git,
+    paths_in_git_config,
 )
 from interlock.services.shell.model import to_name_set
 
@@ -35,26 +35,26 @@ def is_inert_repository(folder: Path) -> bool:
     Bare repositories aren't found (tools set `safe.bareRepository=explicit`); the user's configuration is trusted.
     """
     # All of them: git passes over a `.git` that is no repository.
-    return all(map(_is_git_folder_inert, _find_repositories(folder)))
+    return all(map(_is_git_folder_inert, _candidate_repositories(folder)))
 
 
-def is_tracking_nothing_private(folder: Path, shows_contents: bool, compared_operands: int) -> bool:
+def has_no_private_tracked_files(folder: Path, shows_contents: bool, compared_operands: int) -> bool:
     """Return whether git tracks no file that tools may not read, if it shows `texts`. Outside of a repository it
     compares any two folders, whatever they hold."""
     found = [
         own
-        for git in _find_repositories(folder)
+        for git in _candidate_repositories(folder)
         for own, _ in _work_tree_and_common_directories(git)
         if (own / "HEAD").is_file()
     ]
     if not found:
         return compared_operands < 2
     return not shows_contents or not any(
-        _is_tracking_private(str(own), _file_stamp(own / "index")) for own in found
+        _has_private_index_entry(str(own), _file_stamp(own / "index")) for own in found
     )
 
 
-def _find_repositories(folder: Path) -> Iterator[Path]:
+def _candidate_repositories(folder: Path) -> Iterator[Path]:
     """Yield everything that git may take for the repository of a folder."""
     real = Path(os.path.realpath(folder))  # git climbs from where a link leads
     places = (place / ".git" for place in (real, *real.parents))
@@ -62,8 +62,11 @@ def _find_repositories(folder: Path) -> Iterator[Path]:
 
 
 @lru_cache(maxsize=8)
-def _is_tracking_private(git: str, index: tuple[int, int, int]) -> bool:
-    return bool(index[2]) and _PRIVATE.search(read_file(Path(git, "index"), index[2])) is not None
+def _has_private_index_entry(git_folder: str, index_stamp: tuple[int, int, int]) -> bool:
+    return (
+        bool(index_stamp[2])
+        and _PRIVATE.search(read_file(Path(git_folder, "index"), index_stamp[2])) is not None
+    )
 
 
 def _work_tree_and_common_directories(git: Path) -> list[tuple[Path, Path]]:
@@ -119,8 +122,8 @@ def _is_user_config_inert(tree: Path) -> bool:
     """Return whether the user's configuration makes git run nothing that lies in a work tree: no hooks of reading
     commands, no program with a relative path."""
     for config in git_configuration_paths(os.environ):
-        named = [config, *(path for path, configures in paths_named_by_git(config, tree) if configures)]
-        folders = (path for path, configures in paths_named_by_git(config, tree) if not configures)
+        named = [config, *(path for path, configures in paths_in_git_config(config, tree) if configures)]
+        folders = (path for path, configures in paths_in_git_config(config, tree) if not configures)
         if any(f.is_relative_to(tree) and os.path.lexists(f / "post-index-change") for f in folders):
             return False
         for file in filter(Path.is_file, named):
@@ -141,7 +144,7 @@ def _is_git_folder_inert(git: Path) -> bool:
         if any(own.glob("sharedindex.*")):  # it holds further entries
             return False
         try:
-            return _has_inert_content(
+            return _has_inert_config_and_index(
                 str(own), str(common), _file_stamp(common / "config"), _file_stamp(own / "index")
             )
         except (OSError, ValueError):
@@ -159,13 +162,13 @@ def _file_stamp(file: Path) -> tuple[int, int, int]:
 
 
 @lru_cache(maxsize=8)
-def _has_inert_content(
-    own: str, common: str, config: tuple[int, int, int], index: tuple[int, int, int]
+def _has_inert_config_and_index(
+    git_folder: str, common_folder: str, config_stamp: tuple[int, int, int], index_stamp: tuple[int, int, int]
 ) -> bool:
-    if config[2] > _LARGEST or index[2] > _LARGEST_INDEX:
+    if config_stamp[2] > _LARGEST or index_stamp[2] > _LARGEST_INDEX:
         return False
-    entries = read_file(Path(own, "index"), _LARGEST_INDEX) if index[2] else b""
-    text = read_file(Path(common, "config")).decode() if config[2] else ""
+    entries = read_file(Path(git_folder, "index"), _LARGEST_INDEX) if index_stamp[2] else b""
+    text = read_file(Path(common_folder, "config")).decode() if config_stamp[2] else ""
     return _SUBMODULE not in entries and is_harmless_git_config(text)
 
 
@@ -195,15 +198,15 @@ def is_printing_file_contents(command: str, options: Sequence[str]) -> bool:
     return command == "show" or (command == "diff" and (patch or _LISTS.isdisjoint(options)))
 
 
-def is_showing_private_file(folder: Path, words: Sequence[str], is_hidden: Callable[[str], bool]) -> bool:
+def can_show_private_file(folder: Path, words: Sequence[str], is_hidden: Callable[[str], bool]) -> bool:
     """Return whether `git WORDS…` shows a private file, or one that `is_hidden` keeps from tools, or can't be known."""
     asked = _HistoryQuery.parse(folder, words)
     if asked.command == "diff" and not asked.revisions and not asked.options:
         return False  # the index is looked at before
     if asked.command == "show" and asked.only_paths:
         return False
-    found = _shown_paths(str(folder), asked, int(time.monotonic()))
-    return found is None or any(first_private_name(Path(name).parts) or is_hidden(name) for name in found)
+    found = _list_shown_paths(str(folder), asked, int(time.monotonic()))
+    return found is None or any(find_private_name(Path(name).parts) or is_hidden(name) for name in found)
 
 
 class _HistoryQuery(NamedTuple):
@@ -228,7 +231,7 @@ class _HistoryQuery(NamedTuple):
             elif not word.startswith("-") or word == "-":
                 (paths if os.path.lexists(folder / word) else revisions).append(word)
             else:
-                options += _selecting_options(word, rest)
+                options += _keep_selecting_options(word, rest)
         if not _CONTENT.isdisjoint(_option_names(words)):
             options = [o for o in options if not re.match(r"-n|-\d|--max-count", o)]
         followed = [w.rpartition(":")[2] for w in _line_range_values(words)] if words[0] == "log" else []
@@ -247,7 +250,7 @@ def _line_range_values(words: Sequence[str]) -> Iterator[str]:
             yield found[1] or after
 
 
-def _names_before_renames(fields: Sequence[str], followed: Sequence[str]) -> tuple[str, ...]:
+def _historical_file_names(fields: Sequence[str], followed: Sequence[str]) -> tuple[str, ...]:
     """Return the names that files ever had. `fields`: similarity, old and new name of each rename."""
     renames = [*zip(fields[1::3], fields[2::3], strict=False)]
     known = {os.path.normpath(path) for path in followed}
@@ -265,7 +268,7 @@ def _option_names(words: Sequence[str]) -> set[str]:
     return longs | {letter for w in words if re.match(r"-[^-]", w) for letter in w[1:]}
 
 
-def _selecting_options(word: str, rest: Iterator[str]) -> list[str]:
+def _keep_selecting_options(word: str, rest: Iterator[str]) -> list[str]:
     """Return what of an option selects commits and files; what it only says about their looks is left out."""
     if word.startswith("--"):
         chosen = word[2:].partition("=")[0] in _SELECTS
@@ -290,21 +293,21 @@ def _to_commit_revision(revision: str) -> str:
 
 
 @lru_cache(maxsize=64)
-def _shown_paths(folder: str, asked: _HistoryQuery, _second: int) -> tuple[str, ...] | None:
+def _list_shown_paths(folder: str, query: _HistoryQuery, _cache_second: int) -> tuple[str, ...] | None:
     """Return the paths of what is shown; None if unknown. Cached for a second, as a decision asks several times."""
-    several = () if asked.command == "diff" else ("--format=", "-m")
-    renames = () if "--follow" in asked.options else ("--no-renames",)
-    if asked.followed:
-        asked, renames = asked._replace(options=(), paths=()), ("-M", "-l0", "--diff-filter=R")
-    words = (asked.command, *_NAMES, *several, *renames, *asked.options, *asked.revisions, "--", *asked.paths)
+    several = () if query.command == "diff" else ("--format=", "-m")
+    renames = () if "--follow" in query.options else ("--no-renames",)
+    if query.followed:
+        query, renames = query._replace(options=(), paths=()), ("-M", "-l0", "--diff-filter=R")
+    words = (query.command, *_NAMES, *several, *renames, *query.options, *query.revisions, "--", *query.paths)
     done = _run_git(folder, *words)
     if done is None:
         return None
     if done.returncode == 0:
         names = tuple(os.fsdecode(name) for name in re.split(rb"[\0\n]", done.stdout) if name)
-        return _names_before_renames(names, asked.followed) if asked.followed else names
+        return _historical_file_names(names, query.followed) if query.followed else names
     # Where nothing of that name is there, the command itself fails, too.
-    there = [revision.replace("^{commit}", "") for revision in asked.revisions] or ["HEAD"]
+    there = [revision.replace("^{commit}", "") for revision in query.revisions] or ["HEAD"]
     known = _run_git(folder, "rev-parse", *there)
     return () if known is not None and known.returncode != 0 else None
 
@@ -354,16 +357,16 @@ def files_changed_by_checkout(folder: Path, words: Sequence[str], *, index_chang
     yield from (os.path.join(os.fsdecode(top.stdout).strip(), name) for name in names_there)  # noqa: PTH118 - texts of git
 
 
-def _parse_checkout(folder: str, given: Sequence[str]) -> tuple[Sequence[str], Sequence[str]] | None:
+def _parse_checkout(folder: str, args: Sequence[str]) -> tuple[Sequence[str], Sequence[str]] | None:
     """Return the revision, if one is named, and the paths; None: it switches the whole tree."""
-    if not _OPTIONS_OF_CHECKOUT.isdisjoint(given):
+    if not _OPTIONS_OF_CHECKOUT.isdisjoint(args):
         return None
-    if any(word.startswith("--pathspec-from-file") for word in given):
-        return [word for word in given if not word.startswith("-")][:1], ["."]
-    if "--" in given:
-        at = given.index("--")
-        return [w for w in given[:at] if not w.startswith("-")][:1], given[at + 1 :]
-    operands = [word for word in given if not word.startswith("-")]
+    if any(word.startswith("--pathspec-from-file") for word in args):
+        return [word for word in args if not word.startswith("-")][:1], ["."]
+    if "--" in args:
+        at = args.index("--")
+        return [w for w in args[:at] if not w.startswith("-")][:1], args[at + 1 :]
+    operands = [word for word in args if not word.startswith("-")]
     if not operands:
         return None
     known = _run_git(folder, "rev-parse", "--verify", "--quiet", f"{operands[0]}^{{tree}}")
@@ -372,13 +375,13 @@ def _parse_checkout(folder: str, given: Sequence[str]) -> tuple[Sequence[str], S
     return [], operands
 
 
-def _parse_restore(given: Sequence[str]) -> tuple[Sequence[str], Sequence[str]] | None:
+def _parse_restore(args: Sequence[str]) -> tuple[Sequence[str], Sequence[str]] | None:
     """Return the revision, if one is named, and the paths; None: only the index changes."""
-    if {"--staged", "-S"} & {*given} and not {"--worktree", "-W"} & {*given}:
+    if {"--staged", "-S"} & {*args} and not {"--worktree", "-W"} & {*args}:
         return None
     tree: list[str] = []
     paths: list[str] = []
-    rest = iter(given)
+    rest = iter(args)
     for word in rest:
         if word in ("-s", "--source"):
             tree = [next(rest, "")]

@@ -37,7 +37,7 @@ Pair = tuple[str, str]
 """An option and its value; an operand's option is empty."""
 
 
-class Row(BaseModel, extra="forbid", frozen=True, defer_build=True):
+class GrantRow(BaseModel, extra="forbid", frozen=True, defer_build=True):
     """One subcommand of the table, with its harmless arguments; fields as `commands.toml` explains them."""
 
     run: tuple[str, ...]
@@ -55,9 +55,9 @@ class Row(BaseModel, extra="forbid", frozen=True, defer_build=True):
     reading: bool = False
     anything: bool = False
 
-    def parse_arguments(self, words: Sequence[Word]) -> "GivenArguments | None":
+    def parse_arguments(self, words: Sequence[Word]) -> "ParsedArguments | None":
         """Return the arguments, sorted; None if one isn't listed."""
-        given, words = GivenArguments(), list(words)
+        given, words = ParsedArguments(), list(words)
         while words:
             word = words.pop(0)
             if word.literal and word.text == "--":
@@ -73,21 +73,26 @@ class Row(BaseModel, extra="forbid", frozen=True, defer_build=True):
                 given = replace(given, flags=given.flags | flags, valued=(*given.valued, *valued))
         return given
 
-    def _parse_option(self, text: str, later: list[Word]) -> tuple[frozenset[str], tuple[Pair, ...]] | None:
-        """Return the flags in one word, and an option with its value, taken from `later` if it stands there."""
+    def _parse_option(
+        self, text: str, following_words: list[Word]
+    ) -> tuple[frozenset[str], tuple[Pair, ...]] | None:
+        """Return the flags in one word, and an option with its value, from `following_words` if it stands there."""
         every = self.flags | self.shown | self.keep
         name, sign, value = text.partition("=")
         if text in every:
             return frozenset({text}), ()
         if text in self.options:
-            after = later.pop(0) if later else None
+            after = following_words.pop(0) if following_words else None
             fits = after is not None and after.literal and not after.text.startswith("-")
             return (frozenset(), ((text, after.text),)) if after and fits else None
         if sign and (name in self.options or name + sign in self.options):
             return frozenset(), ((name, value),)
         if not self.cluster or text.startswith("--") or len(text) < 3:
             return None
-        if "-" + text[1] in every and (more := self._parse_option("-" + text[2:], later)) is not None:
+        if (
+            "-" + text[1] in every
+            and (more := self._parse_option("-" + text[2:], following_words)) is not None
+        ):
             return more[0] | {"-" + text[1]}, more[1]
         if text[:2] in self.options and (text[2:].isdecimal() or self.options[text[:2]] == "same"):
             return frozenset(), ((text[:2], text[2:]),)
@@ -102,7 +107,7 @@ class Row(BaseModel, extra="forbid", frozen=True, defer_build=True):
 
 
 @dataclass(frozen=True, slots=True)
-class GivenArguments:
+class ParsedArguments:
     """The arguments of one command, as a row reads them."""
 
     flags: frozenset[str] = frozenset()
@@ -112,20 +117,20 @@ class GivenArguments:
     sets: tuple[str, ...] = ()
     """Variables, as `V=1`."""
 
-    def with_operand(self, word: Word, variables: frozenset[str]) -> "GivenArguments":
+    def with_operand(self, word: Word, variables: frozenset[str]) -> "ParsedArguments":
         if variables and word.literal and SETS.fullmatch(word.text):
             return replace(self, sets=(*self.sets, word.text))
         return replace(self, operands=(*self.operands, word))
 
 
 @cache
-def _load_rows() -> Mapping[tuple[str, ...], Row]:
-    rows = map(Row.model_validate, load_command_table()["command"])
+def _load_grant_rows() -> Mapping[tuple[str, ...], GrantRow]:
+    rows = map(GrantRow.model_validate, load_command_table()["command"])
     return {tuple(name.split()): row for row in rows for name in row.run}
 
 
 @cache
-def _load_prefix_surplus() -> Mapping[tuple[str, ...], Mapping[str, str]]:
+def _load_args_allowed_by_prefix() -> Mapping[tuple[str, ...], Mapping[str, str]]:
     """Return what a rule with a command prefix lets through, each with the arguments that do; empty: whatever it
     takes."""
     return {tuple(name.split()): row["lets"] for row in load_command_table()["beyond"] for name in row["run"]}
@@ -134,10 +139,10 @@ def _load_prefix_surplus() -> Mapping[tuple[str, ...], Mapping[str, str]]:
 _LONGEST_NAME = 5
 
 
-def find_grant_row(words: Sequence[str]) -> tuple[int, Row] | None:
+def find_grant_row(words: Sequence[str]) -> tuple[int, GrantRow] | None:
     """Return the number of words that name the subcommand, and its row."""
     for size in range(min(_LONGEST_NAME, len(words)), 0, -1):
-        if (row := _load_rows().get(tuple(words[:size]))) is not None:
+        if (row := _load_grant_rows().get(tuple(words[:size]))) is not None:
             return size, row
     return None
 
@@ -187,7 +192,7 @@ def _is_known_variant(command: ShellCommand, granted: tuple[str, ...], reading: 
     if [(w.literal, w.text) for w in lead] != [(True, text) for text in granted[:size]]:
         return False
     if row.reading:
-        return reading.with_accepted_paths(granted).is_plain_reading(command)
+        return reading.with_accepted_paths(granted).is_plain_read_command(command)
     if row.anything:
         return True
     own, other = row.parse_arguments([*map(literal_word, granted[size:])]), row.parse_arguments(words)
@@ -195,13 +200,13 @@ def _is_known_variant(command: ShellCommand, granted: tuple[str, ...], reading: 
 
 
 def _has_harmless_differences(
-    row: Row, granted: GivenArguments, other: GivenArguments, reading: LineReading
+    row: GrantRow, granted: ParsedArguments, other: ParsedArguments, reading: LineReading
 ) -> bool:
     """Return whether what only one of them has is harmless: an argument may say what to leave out (`-e lint`,
     `--skip x`)."""
 
     def is_harmless(pair: Pair) -> bool:
-        return _is_of_any_kind(row.option_kind(pair[0]), literal_word(pair[1]), reading)
+        return _is_word_of_any_kind(row.option_kind(pair[0]), literal_word(pair[1]), reading)
 
     flags = other.flags <= row.flags | row.keep | granted.flags and granted.flags & row.keep <= other.flags
     valued = all(map(is_harmless, {*granted.valued} ^ {*other.valued}))
@@ -212,14 +217,14 @@ def _has_harmless_differences(
 
 
 def _has_harmless_operands(
-    row: Row, granted: GivenArguments, other: GivenArguments, reading: LineReading
+    row: GrantRow, granted: ParsedArguments, other: ParsedArguments, reading: LineReading
 ) -> bool:
     shown = [w.text for w in granted.operands]
     if row.operands == ("same",):
         return [w.text for w in other.operands] == shown and all(w.literal for w in other.operands)
     kinds = row.operand_kinds(len(other.operands))
     return all(
-        (word.literal and (at, word.text) in enumerate(shown)) or _is_of_any_kind(kind, word, reading)
+        (word.literal and (at, word.text) in enumerate(shown)) or _is_word_of_any_kind(kind, word, reading)
         for at, (word, kind) in enumerate(zip(other.operands, kinds, strict=True))
     )
 
@@ -228,14 +233,14 @@ def _is_plain_word_or_flag(word: Word, flags: frozenset[str]) -> bool:
     return word.literal and (word.text in flags or _PLAIN_WORD.fullmatch(word.text) is not None)
 
 
-def _is_of_any_kind(kinds: str, word: Word, reading: LineReading) -> bool:
+def _is_word_of_any_kind(kinds: str, word: Word, reading: LineReading) -> bool:
     # Many programs read further arguments from `@FILE`, wherever it stands.
     return not word.known_start.startswith("@") and any(
-        _is_of_kind(kind, word, reading) for kind in kinds.split("|") if kind
+        _is_word_of_kind(kind, word, reading) for kind in kinds.split("|") if kind
     )
 
 
-def _is_of_kind(kind: str, word: Word, reading: LineReading) -> bool:
+def _is_word_of_kind(kind: str, word: Word, reading: LineReading) -> bool:
     if kind == "path":  # to some programs, `-` is a list of files
         return word.text != "-" and reading.is_word_readable_path(word)
     if not word.literal:
@@ -268,14 +273,14 @@ _GIT_READS = to_name_set(
 )
 
 
-def is_reading_program(argv: Sequence[str]) -> bool:
+def is_read_only_program(argv: Sequence[str]) -> bool:
     """Return whether the program only reads, whatever its arguments."""
     return bool(argv) and argv[0] in _ONLY_READ
 
 
-def is_reading_command(argv: Sequence[str]) -> bool:
+def is_safe_for_trusted_files(argv: Sequence[str]) -> bool:
     """Return whether its leading words say that it changes no file of the workspace that the program trusts."""
-    return is_reading_program(argv) or (len(argv) > 1 and argv[0] == "git" and argv[1] in _GIT_READS)
+    return is_read_only_program(argv) or (len(argv) > 1 and argv[0] == "git" and argv[1] in _GIT_READS)
 
 
 _UNKNOWN = "interpreters, -c, config files, output files or network: none of its arguments is known"
@@ -285,7 +290,12 @@ def describe_args_allowed_by_prefix(prefix: Sequence[str]) -> str:
     """Return what may follow a rule's prefix, for `policy check` and `doctor`; empty: nothing that matters."""
     sizes = range(len(prefix), 0, -1)
     lets = next(
-        (row for size in sizes if (row := _load_prefix_surplus().get(tuple(prefix[:size]))) is not None), None
+        (
+            row
+            for size in sizes
+            if (row := _load_args_allowed_by_prefix().get(tuple(prefix[:size]))) is not None
+        ),
+        None,
     )
     if lets is None:
         return _UNKNOWN

@@ -12,7 +12,7 @@ from typing import Any, cast
 from urllib.parse import urlsplit
 
 from interlock.services.files.disk import make_private_directory
-from interlock.services.files.filesystem import lock_folder, replace_file
+from interlock.services.files.filesystem import lock_folder, replace_private_file_locked
 from interlock.services.policy.grant_coverage import (
     are_nonliteral_words_path_globs,
     describe_extra_coverage,
@@ -42,12 +42,12 @@ _URLS = ("http://", "https://")
 def find_covering_grant(
     grants: Sequence[SessionRule],
     command: ShellCommand,
-    asked_by: Rule | None,
+    asking_rule: Rule | None,
     mode: str,
     reading: LineReading,
 ) -> SessionRule | None:
     """Return the always-choice of this mode that covers a command, unless the rule that asked can't be lifted."""
-    if not is_liftable(asked_by):
+    if not is_liftable(asking_rule):
         return None
     usable = (r for r in grants if _is_valid_in_mode(r, mode))
     return next(
@@ -65,7 +65,7 @@ def is_command_granted(
     line = reading.line
     if granted_line and granted_line == line.text:
         return True
-    fed = command.may_read_pipe or any(r.kind in ("read", "text") for r in line.files)
+    fed = command.may_read_pipe or any(r.kind in ("read", "text") for r in line.file_redirects)
     known = set(command.assigned_names) <= HARMLESS_VARIABLES
     return known and any(is_covered_by_grant(command, argv, reading, fed) for argv in granted_commands)
 
@@ -167,9 +167,9 @@ def to_shell_grant(call: CallView, mode: str, reading: LineReading) -> SessionRu
     away = reading.elsewhere_clause is not None or line.opaque is not None
     if (
         away
-        or line.files
+        or line.file_redirects
         or fed
-        or _is_setting_influential_variable(line)
+        or _has_influential_assignment(line)
         or not all(map(_has_known_arguments, line.commands_needing_rule))
     ):
         return common.model_copy(update={"line": line.text})
@@ -192,7 +192,7 @@ def _is_too_risky_to_grant(command: ShellCommand, reading: LineReading) -> bool:
     return not command.words or bool(danger or opaque or find_inner_danger(command))
 
 
-def _is_setting_influential_variable(line: ShellLine) -> bool:
+def _has_influential_assignment(line: ShellLine) -> bool:
     """Return whether it sets a variable by which its commands may do something else."""
     every = (*line.assigns, *(name for c in line.commands_needing_rule for name in c.assigned_names))
     return any(name.partition("=")[0] in STAGES for name in every) or any(
@@ -246,7 +246,7 @@ def save_rules(folder: Path, tables: list[Table], note: str) -> SavedRules | Non
     try:
         make_private_directory(folder)
         with lock_folder(folder, _LOCK_WAIT_S):
-            texts = _append_tables(Path(os.path.realpath(folder / SAVED_FILE)), tables, note)
+            texts = _append_new_tables(Path(os.path.realpath(folder / SAVED_FILE)), tables, note)
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else str(error)
         raise RunError(
@@ -255,9 +255,9 @@ def save_rules(folder: Path, tables: list[Table], note: str) -> SavedRules | Non
     return texts and SavedRules(path=str(folder / SAVED_FILE), before=texts[0], after=texts[1])
 
 
-def _append_tables(path: Path, tables: list[Table], note: str) -> tuple[str, str] | None:
+def _append_new_tables(path: Path, tables: list[Table], note: str) -> tuple[str, str] | None:
     """Append the tables to the file; return its text before and after, None if it has all of them."""
-    old = _read_saved_file(path)
+    old = _read_saved_rules_file(path)
     there = _parse_tables(old)
     new = [t for t in tables if not any(_is_same_or_narrower(t, other) for other in there)]
     if not new:
@@ -271,11 +271,11 @@ def _append_tables(path: Path, tables: list[Table], note: str) -> tuple[str, str
     if tomllib.loads(texts).get("rule") != new:
         raise ValueError("it holds characters that TOML can't")
     whole = (old or _HEADER).rstrip("\n") + "\n" + texts
-    replace_file(path, whole.encode())
+    replace_private_file_locked(path, whole.encode())
     return old, whole
 
 
-def _read_saved_file(path: Path) -> str:
+def _read_saved_rules_file(path: Path) -> str:
     """Return the file's text. Raise `ValueError` for one that others could have written: saving would make it
     count."""
     if not os.path.lexists(path):

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import chain, islice
 
-from interlock.services.shell.commands import LANGUAGES, SHELLS, is_running_its_input, known_program_name
+from interlock.services.shell.commands import LANGUAGES, SHELLS, canonical_program_name, is_executing_stdin
 from interlock.services.shell.model import ShellCommand, ShellLine, to_name_set
 from interlock.services.shell.parse import parse_shell_line
 
@@ -23,7 +23,7 @@ _RECIPE = re.compile(r"^(?:[ \t]+|[^\n;]*?;)[@+ \t-]*(.+)$", re.MULTILINE)
 
 
 @lru_cache(maxsize=64)
-def find_texts_fed_to_commands(line: ShellLine) -> tuple[str, ...]:
+def find_inline_stdin_texts(line: ShellLine) -> tuple[str, ...]:
     """Return the texts that stand in a line for others of its commands to read."""
     here = (r.text for r in line.redirects if r.kind == "text" and r.text)
     printed = (
@@ -34,14 +34,14 @@ def find_texts_fed_to_commands(line: ShellLine) -> tuple[str, ...]:
     return tuple(chain(here, printed))
 
 
-def is_running_text_of_line(command: ShellCommand, line: ShellLine) -> bool:
+def is_running_inline_script(command: ShellCommand, line: ShellLine) -> bool:
     """Return whether a command takes its instructions from another part of the line: its input, or a file that it
     writes."""
     if not command.words or not command.words[0].literal:
         return False
-    program = known_program_name(command.words[0].text)
+    program = canonical_program_name(command.words[0].text)
     text = any(r.kind == "text" for r in line.redirects)
-    if is_running_its_input(command.words) or (program in _OWN_COMMANDS and text):
+    if is_executing_stdin(command.words) or (program in _OWN_COMMANDS and text):
         return True
     targets = (r.target.text for r in line.redirects if r.kind == "write" and r.target is not None)
     if not (made := {*map(posixpath.normpath, targets)}):
@@ -52,11 +52,11 @@ def is_running_text_of_line(command: ShellCommand, line: ShellLine) -> bool:
 
 
 @lru_cache(maxsize=64)
-def find_commands_in_fed_texts(line: ShellLine) -> tuple[ShellCommand, ...]:
+def find_inline_script_commands(line: ShellLine) -> tuple[ShellCommand, ...]:
     """Return the commands in the texts of a line that one of its commands runs."""
-    if not any(is_running_text_of_line(command, line) for command in line.commands):
+    if not any(is_running_inline_script(command, line) for command in line.commands):
         return ()
-    return tuple(islice(_parse_script_commands(find_texts_fed_to_commands(line)), _MOST_COMMANDS))
+    return tuple(islice(_parse_script_commands(find_inline_stdin_texts(line)), _MOST_COMMANDS))
 
 
 def _parse_script_commands(texts: Sequence[str]) -> Iterator[ShellCommand]:

@@ -12,7 +12,7 @@ from pydantic import JsonValue
 
 from interlock.services.policy.programs import is_listed_program, option_synonyms, prefix_spellings
 from interlock.services.policy.rule import ADMIN, USER, Pattern, Rule, canonical_tool_name
-from interlock.services.policy.task_runners import is_task_runner, sets_unsafe_variables
+from interlock.services.policy.task_runners import has_unsafe_assignments, is_task_runner
 from interlock.services.shell.model import HARMLESS_VARIABLES, ShellCommand, Word, program_name
 from interlock.state.calls import CallView, Risk
 from interlock.state.text import replace_surrogates
@@ -41,15 +41,15 @@ def is_rule_allowing_command(rule: Rule, command: ShellCommand, args: Mapping[st
         return False
     if rule.command_prefixes:
         return any(
-            has_prefix(command, p) and not sets_unsafe_variables(command, len(p))
+            has_prefix(command, p) and not has_unsafe_assignments(command, len(p))
             for p in rule.command_prefixes
         )
     text = shlex.join(command.argv) if command.literal else command.text
     pattern = rule.command_pattern or rule.args_pattern
-    if pattern is None or ("=" not in pattern.text and sets_unsafe_variables(command)):
+    if pattern is None or ("=" not in pattern.text and has_unsafe_assignments(command)):
         return False
     return (
-        pattern.is_matching_beginning(text)
+        pattern.is_match_at_start(text)
         if rule.command_pattern
         else pattern.is_found_in(to_searchable_json({**args, "command": text}))
     )
@@ -73,11 +73,11 @@ def match_restricting_rule(rule: Rule, command: ShellCommand, args: Mapping[str,
         )
     if rule.command_pattern is not None:
         if any(
-            rule.command_pattern.is_matching_beginning(text)
+            rule.command_pattern.is_match_at_start(text)
             for text in _command_spellings(command.text, command.argv)
         ):
             return Match.YES
-        if is_matching_past_options(rule.command_pattern, command.argv):
+        if can_match_past_options(rule.command_pattern, command.argv):
             return Match.MAYBE
         if command.literal:
             return Match.NO
@@ -118,7 +118,7 @@ def _can_mean_prefix(words: Sequence[Word], prefix: Sequence[str]) -> bool:
     return not whole and all(text and want.startswith(text) for text, want in pairs)
 
 
-def _has_option(options: Sequence[str], wanted: str, equal: Mapping[str, str]) -> bool:
+def _has_option(options: Sequence[str], wanted: str, synonyms: Mapping[str, str]) -> bool:
     """Return whether an option is given: by itself, abbreviated, among others behind one dash, or by its other
     name."""
     letters = {f"-{letter}" for o in options if not o.startswith("--") for letter in o[1:]}
@@ -128,7 +128,7 @@ def _has_option(options: Sequence[str], wanted: str, equal: Mapping[str, str]) -
         return option in letters or (option.startswith("--") and any(map(option.startswith, names)))
 
     each = [wanted] if wanted.startswith("--") else [f"-{letter}" for letter in wanted[1:]]
-    return wanted in options or all(is_given(o) or (o in equal and is_given(equal[o])) for o in each)
+    return wanted in options or all(is_given(o) or (o in synonyms and is_given(synonyms[o])) for o in each)
 
 
 def _match_words_in_order(words: Sequence[Word], prefix: Sequence[str]) -> Match:
@@ -163,12 +163,12 @@ def _can_be_word(word: Word, wanted: str) -> bool:
     return word.text == wanted or not word.literal or wanted in word.text.split("=")
 
 
-def is_matching_past_options(pattern: Pattern, argv: Sequence[str]) -> bool:
+def can_match_past_options(pattern: Pattern, argv: Sequence[str]) -> bool:
     """Return whether `git -C .. push --force` may match `git push .*`: it is unknown which words are option values."""
     if len(argv) < 3 or not argv[1].startswith("-"):
         return False
     later = (" ".join((program_name(argv[0]), *argv[at:])) for at in range(2, min(len(argv), 12)))
-    return any(pattern.is_matching_beginning(text) for text in later)
+    return any(pattern.is_match_at_start(text) for text in later)
 
 
 def _known_beginnings(command: ShellCommand) -> set[str]:
@@ -190,7 +190,7 @@ def _match_args_pattern(pattern: Pattern, command: ShellCommand, args: Mapping[s
     if command.literal:
         return Match.NO
     begun = (_COMMAND + json.dumps(known, ensure_ascii=False)[1:-1] for known in _known_beginnings(command))
-    known = pattern.is_always_starting_with(_COMMAND) and not any(map(pattern.can_match_continuation, begun))
+    known = pattern.has_required_prefix(_COMMAND) and not any(map(pattern.can_match_continuation, begun))
     return Match.NO if known else Match.MAYBE
 
 
@@ -228,11 +228,11 @@ def to_searchable_json(args: Mapping[str, JsonValue]) -> str:
     """
     if not args:
         return ""
-    pairs = (f"\0{_to_json(k)}:{_to_json(args[k])}\0" for k in sorted(args))
+    pairs = (f"\0{_to_canonical_json(k)}:{_to_canonical_json(args[k])}\0" for k in sorted(args))
     return replace_surrogates("{" + ",".join(pairs) + "}")
 
 
-def _to_json(value: JsonValue) -> str:
+def _to_canonical_json(value: JsonValue) -> str:
     return json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
 
 
@@ -260,7 +260,7 @@ def find_protection_of_changed_file(call: CallView, risk: Risk, workspace: Works
         paths = [
             value
             for name, value in iterate_named_strings("", call.args)
-            if is_path_name(name.rpartition(".")[2])
+            if is_path_argument_name(name.rpartition(".")[2])
         ]
     else:  # which arguments of a server's tool are paths is unknown
         paths = [
@@ -316,7 +316,7 @@ def iterate_named_strings(name: str, value: object) -> Iterator[tuple[str, str]]
             yield from iterate_named_strings(f"{name}.{key}" if name else key, item)
 
 
-def is_path_name(name: str) -> bool:
+def is_path_argument_name(name: str) -> bool:
     folded = name.casefold()
     return folded in _PATH_NAMES or any(word in folded for word in _PATH_WORDS)
 

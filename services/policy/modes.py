@@ -51,7 +51,7 @@ class _Restriction(BaseModel, strict=True, defer_build=True):
 
     @field_validator("file_regex")
     @classmethod
-    def _require_pattern(cls, text: str) -> str:
+    def _require_valid_pattern(cls, text: str) -> str:
         try:
             compile_pattern(text)
         except PatternError as error:
@@ -100,7 +100,7 @@ class _ModesFile(BaseModel, defer_build=True):
         return modes
 
 
-class ModeBook:
+class ModeRegistry:
     """Implements `Modes`."""
 
     def __init__(self, modes: Iterable[Mode], at_start: Iterable[Mode] = ()) -> None:
@@ -119,18 +119,20 @@ class ModeBook:
         if mode is None:
             return f"Mode {slug!r} no longer exists; {call.name} asked for it. Switch to another mode."
         named = None if files is None else [*files]
-        refusal = _refusal_by_mode(mode, call, tool, named)
-        if refusal is None and (before := _refusal_by_mode(self._then.get(slug, mode), call, tool, named)):
+        refusal = _mode_refusal_reason(mode, call, tool, named)
+        if refusal is None and (
+            before := _mode_refusal_reason(self._then.get(slug, mode), call, tool, named)
+        ):
             return (
                 f"{before} So it was when this run began; what the mode allows since then needs --new-rules."
             )
         return refusal
 
 
-def _refusal_by_mode(mode: Mode, call: CallView, tool: str, files: Iterable[str] | None) -> str | None:
+def _mode_refusal_reason(mode: Mode, call: CallView, tool: str, files: Iterable[str] | None) -> str | None:
     if tool in ALWAYS:
         return None
-    rule = mode.rule(tool)
+    rule = mode.find_group_rule(tool)
     if rule is None:
         return f"{call.name} is not a tool of mode {mode.slug!r} ({mode.name}), which has {_describe_groups(mode)}."
     if rule.name != "edit" or not rule.file_regex:
@@ -148,9 +150,9 @@ def _describe_groups(mode: Mode) -> str:
     return f"the groups {', '.join(g.name for g in mode.groups)}" if mode.groups else "no group of tools"
 
 
-def restrict_mode_tools(book: ModeBook) -> dict[str, Tool]:
+def restrict_mode_tools(registry: ModeRegistry) -> dict[str, Tool]:
     """Return the tools with a mode parameter, restricted to the available modes."""
-    slugs = tuple(mode.slug for mode in book.list_modes())
+    slugs = tuple(mode.slug for mode in registry.list_modes())
     named = {"switch_mode": (SWITCH_MODE, "mode_slug"), "new_task": (NEW_TASK, "mode")}
     return {
         name: replace(tool, args=restrict_field(tool.args, field, slugs, "no mode has this slug"))
@@ -158,7 +160,7 @@ def restrict_mode_tools(book: ModeBook) -> dict[str, Tool]:
     }
 
 
-def load_modes(root: Path, home: Path, trusted: bool) -> tuple[ModeBook, list[str]]:
+def load_modes(root: Path, home: Path, trusted: bool) -> tuple[ModeRegistry, list[str]]:
     """Return all modes, and a line for each file ignored as a whole because of an error."""
     problems: list[str] = []
     modes = {
@@ -174,7 +176,7 @@ def load_modes(root: Path, home: Path, trusted: bool) -> tuple[ModeBook, list[st
             problems.append(f"{file} was ignored as a whole: {_describe_error(error)}")
         else:
             custom |= {mode.slug: mode for mode in found if mode.slug not in custom}
-    return ModeBook((modes | custom).values()), problems
+    return ModeRegistry((modes | custom).values()), problems
 
 
 def _read_modes_file(file: Path, source: str) -> list[Mode]:

@@ -19,10 +19,10 @@ from typing import Any, Literal
 from interlock.services.files.ignore import find_shared_git_directory
 from interlock.services.files.protected import is_private_name
 from interlock.services.policy.git import (
+    can_show_private_file,
+    has_no_private_tracked_files,
     is_inert_repository,
     is_printing_file_contents,
-    is_showing_private_file,
-    is_tracking_nothing_private,
     user_git_exclude_files,
 )
 from interlock.services.shell.commands import Options
@@ -55,7 +55,7 @@ class ReaderOptions(Options):
 
 
 @cache
-def load_readers(table: Literal["reader", "git_reader"]) -> Mapping[str, ReaderOptions]:
+def load_reader_options(table: Literal["reader", "git_reader"]) -> Mapping[str, ReaderOptions]:
     """Return the options of each program, or subcommand of git."""
     return {
         name: ReaderOptions(**row)
@@ -94,32 +94,32 @@ _LARGEST = 100_000
 
 
 @dataclass(frozen=True, slots=True)
-class _FilesSearchedAnyway:
+class _IgnoreExceptions:
     """The hidden and ignored files that ripgrep searches all the same: those named by globs, types and ignore files."""
 
     last: list[str]
     """The last parts of the globs; folders above don't matter."""
 
     @classmethod
-    def from_options(cls, options: Mapping[str, Sequence[str]]) -> "_FilesSearchedAnyway":
+    def from_ripgrep_options(cls, options: Mapping[str, Sequence[str]]) -> "_IgnoreExceptions":
         globs = [g for name in ("g", "glob") for g in options.get(name, ()) if not g.startswith("!")]
         types = {t for name in ("t", "type") for t in options.get(name, ())}
         return cls([*map(_last_glob_part, globs), *(["*"] if types - _TYPES else [])])
 
-    def add_ignore_files(self, folder: str) -> None:
+    def add_exceptions_in_folder(self, folder: str) -> None:
         """Add what the ignore files of a folder bring back, also its repository's own."""
         for name in _IGNORE_FILES:
-            self.add_unignored_patterns(os.path.join(folder, name))  # noqa: PTH118 - of os.walk
+            self.add_exceptions_in_file(os.path.join(folder, name))  # noqa: PTH118 - of os.walk
         if os.path.lexists(os.path.join(folder, ".git")):  # noqa: PTH118 - of os.walk
-            self.add_unignored_patterns(find_shared_git_directory(folder) / "info/exclude")
+            self.add_exceptions_in_file(find_shared_git_directory(folder) / "info/exclude")
 
-    def add_unignored_patterns(self, path: str | Path) -> None:
+    def add_exceptions_in_file(self, path: str | Path) -> None:
         with suppress(OSError), open(path, "rb") as file:  # noqa: PTH123 - of os.walk
             text = file.read(_LARGEST + 1)
             lines = text.decode("utf-8-sig", "replace").splitlines() if len(text) <= _LARGEST else ["!*"]
             self.last.extend(_last_glob_part(line[1:]) for line in lines if line.startswith("!"))
 
-    def has(self, name: str) -> bool:
+    def is_searched(self, name: str) -> bool:
         return any(fnmatchcase(name, last) for last in self.last)
 
 
@@ -197,25 +197,25 @@ class LineReading:
 
     def with_accepted_paths(self, argv: Sequence[str]) -> "LineReading":
         """Return a copy that accepts the paths of this command, wherever they lead; not for a search."""
-        reader = load_readers("reader").get(argv[0])
+        reader = load_reader_options("reader").get(argv[0])
         parsed = (
             reader.parse_words(map(literal_word, argv[1:])) if reader and reader.operands == "paths" else None
         )
         return self if parsed is None else replace(self, accepted_paths=frozenset(w.text for w in parsed[1]))
 
     @property
-    def is_needing_no_rule(self) -> bool:
+    def is_allowed_without_rule(self) -> bool:
         """Whether the line only asks for something that needs no rule: `command -v node`, `[ -n "$x" ]`, `wait`."""
         line = self.line
         asks = any(c.words and c.words[0].text in _QUESTIONS for c in line.commands)
-        return asks and not (line.commands_needing_rule or line.opaque or line.assigns or line.files)
+        return asks and not (line.commands_needing_rule or line.opaque or line.assigns or line.file_redirects)
 
     def is_folder(self, path: str) -> bool:
         """Return whether it is a folder, wherever the line may run."""
         places = [os.path.join(self.workspace.root, base, path) for base in self.folders]  # noqa: PTH118 - texts of a line, many
         return bool(places) and all(map(os.path.isdir, places))
 
-    def is_plain_reading(self, command: ShellCommand) -> bool:
+    def is_plain_read_command(self, command: ShellCommand) -> bool:
         """Return whether the command only reads files in the workspace that tools may read."""
         if (
             not command.words
@@ -228,7 +228,7 @@ class LineReading:
         if self.line.spawns_in_loop:
             return False  # as many processes as the loop has turns
         program = command.words[0].text
-        if not command.words[0].literal or is_supplied_by_project(program, self):
+        if not command.words[0].literal or is_program_from_project(program, self):
             return False
         read = (r.target for r in self.line.redirects if r.kind == "read" and r.target is not None)
         if not all(self.is_word_readable_path(word) for word in read):
@@ -242,10 +242,10 @@ class LineReading:
             return _has_bounded_output(program, words) and all(
                 not w.depends_on_environment or self.is_word_readable_path(w) for w in words
             )
-        reader = load_readers("reader").get(program)
-        return reader is not None and self._is_plain_reader(program, reader, words)
+        reader = load_reader_options("reader").get(program)
+        return reader is not None and self._has_plain_read_arguments(program, reader, words)
 
-    def _is_plain_reader(self, program: str, reader: ReaderOptions, words: Sequence[Word]) -> bool:
+    def _has_plain_read_arguments(self, program: str, reader: ReaderOptions, words: Sequence[Word]) -> bool:
         parsed = reader.parse_words(words)
         if parsed is None:
             return False
@@ -271,9 +271,9 @@ class LineReading:
             return False
         recurses = reader.operands == "pattern" and bool(flags.keys() & {"r", "recursive"})
         searches = program in ("rg", "diff") or recurses
-        shown = _FilesSearchedAnyway.from_options(flags) if program == "rg" else None
+        shown = _IgnoreExceptions.from_ripgrep_options(flags) if program == "rg" else None
         tops = [w.text for w in operands] or ["."]
-        return not searches or self._is_searchable(tops, shown, follows_links=program == "diff")
+        return not searches or self._can_search_folders(tops, shown, follows_links=program == "diff")
 
     def is_word_readable_path(self, word: Word) -> bool:
         """Return whether it is a path inside in every possible folder; globs are expanded now, quoted or not."""
@@ -282,12 +282,12 @@ class LineReading:
         ):
             return True
         if word.literal and (not set(word.text) & _OF_GLOBS or self._is_existing_path(word.text)):
-            return self._is_path_text_readable(word.text)
+            return self._is_readable_path(word.text)
         # A quoted pattern is one for programs that expand it themselves: `prettier '*.json'`.
         if word.may_start_differently or not _GLOB.fullmatch(word.text) or word.text.startswith("-"):
             return False
         found = [*self._expand_pattern(word.text, hidden=word.literal)]
-        return 0 < len(found) < _MOST_MATCHES and all(map(self._is_path_text_readable, found))
+        return 0 < len(found) < _MOST_MATCHES and all(map(self._is_readable_path, found))
 
     def _make_unmatched_pattern_literal(self, word: Word) -> Word:
         """Return an option's pattern as what it is to bash if no file has such a name: `--include=*.py`."""
@@ -318,44 +318,44 @@ class LineReading:
                 elif hidden or not _is_skipped_by_bash_glob(names, wanted):
                     yield "/".join(names)
 
-    def _is_path_text_readable(self, path: str) -> bool:
+    def _is_readable_path(self, path: str) -> bool:
         if path.startswith(("~", "@", "file:", ":")):  # git's `:(glob)` and `:/` are patterns
             return False
         return all(
             resolve_readable_or_none(posixpath.join(base, path), self.workspace) for base in self.folders
         )
 
-    def _is_searchable(
-        self, folders: Sequence[str], searched_anyway: "_FilesSearchedAnyway | None", *, follows_links: bool
+    def _can_search_folders(
+        self, folders: Sequence[str], exceptions: "_IgnoreExceptions | None", *, follows_links: bool
     ) -> bool:
         """Return whether nothing in the folders is kept from tools.
 
-        `searched_anyway`: what ripgrep doesn't skip as usual; None: another program, which skips nothing.
+        `exceptions`: what ripgrep doesn't skip as usual; None: another program, which skips nothing.
         `follows_links`: it opens what a link leads to.
         """
         pending = [str(self.workspace.root / posixpath.join(b, f)) for b in self.folders for f in folders]
-        if searched_anyway:
+        if exceptions:
             for file in user_git_exclude_files():
-                searched_anyway.add_unignored_patterns(file)
+                exceptions.add_exceptions_in_file(file)
             for above in {a for top in pending for a in Path(top).parents}:
-                searched_anyway.add_ignore_files(str(above))
+                exceptions.add_exceptions_in_folder(str(above))
         seen = 0
         while pending:
             top = pending.pop()
             if not os.path.isdir(top):  # noqa: PTH112 - Path.is_dir raises for names that are too long
                 continue
-            if searched_anyway:
-                searched_anyway.add_ignore_files(top)
+            if exceptions:
+                exceptions.add_exceptions_in_folder(top)
             with os.scandir(top) as entries:
                 for entry in entries:
                     seen += 1
-                    skipped = searched_anyway is not None and not searched_anyway.has(entry.name)
+                    skipped = exceptions is not None and not exceptions.is_searched(entry.name)
                     if skipped and entry.name.startswith("."):
                         continue
                     if seen > _MOST_ENTRIES or is_private_name(entry.name):
                         return False
                     if entry.is_symlink():
-                        if follows_links and not self._is_path_text_readable(entry.path):
+                        if follows_links and not self._is_readable_path(entry.path):
                             return False
                         continue
                     folder, path = entry.is_dir(), Path(entry.path)
@@ -364,7 +364,7 @@ class LineReading:
                             return False
                     elif folder:
                         pending.append(entry.path)
-                    elif entry.stat().st_nlink > 1 and not self._is_path_text_readable(entry.path):
+                    elif entry.stat().st_nlink > 1 and not self._is_readable_path(entry.path):
                         return False  # a hard link to a private file
         return True
 
@@ -386,7 +386,7 @@ class LineReading:
 
     def _is_plain_git(self, words: Sequence[Word]) -> bool:
         words = words[1:] if words and words[0].text == "--no-pager" else words
-        reader = load_readers("git_reader").get(words[0].text) if words else None
+        reader = load_reader_options("git_reader").get(words[0].text) if words else None
         parsed = reader.parse_words(words[1:]) if reader is not None else None
         if reader is None or parsed is None or not all(w.literal for w in words):
             return False
@@ -398,23 +398,23 @@ class LineReading:
                 not operands if reader.operands == "none" else all(map(self._is_allowed_revision, operands))
             )
         ranges = (value.rpartition(":")[2] for value in options.get("L", ()))
-        if not known or not all(map(self._is_path_text_readable, ranges)):
+        if not known or not all(map(self._is_readable_path, ranges)):
             return False
         texts = is_printing_file_contents(words[0].text, [*options])
         compared = len(operands) if words[0].text == "diff" else 0
         folders = [self.workspace.root / base for base in self.folders]
         plain = all(
-            is_inert_repository(f) and is_tracking_nothing_private(f, texts, compared) for f in folders
+            is_inert_repository(f) and has_no_private_tracked_files(f, texts, compared) for f in folders
         )
         asked = [w.text for w in words]
         return plain and not (
-            texts and any(is_showing_private_file(f, asked, self._is_hidden_by_user) for f in folders)
+            texts and any(can_show_private_file(f, asked, self._is_hidden_by_user) for f in folders)
         )
 
-    def is_git_showing_private(self, command: ShellCommand) -> bool:
+    def is_git_showing_private_file(self, command: ShellCommand) -> bool:
         """Return whether a git command that this table reads shows a private file of the history."""
         words = [w for w in command.words[1:] if w.text != "--no-pager"]
-        reader = load_readers("git_reader").get(words[0].text) if words else None
+        reader = load_reader_options("git_reader").get(words[0].text) if words else None
         parsed = reader.parse_words(words[1:]) if reader is not None else None
         if (
             parsed is None
@@ -423,7 +423,7 @@ class LineReading:
         ):
             return False
         asked, folders = [w.text for w in words], [self.workspace.root / b for b in self.folders]
-        return any(is_showing_private_file(folder, asked, self._is_hidden_by_user) for folder in folders)
+        return any(can_show_private_file(folder, asked, self._is_hidden_by_user) for folder in folders)
 
     def expand_pattern_word(self, word: Word) -> Sequence[str]:
         """Return the paths that a word may mean now: what a pattern of file names matches, else its text."""
@@ -444,7 +444,7 @@ class LineReading:
         """Return whether it is a revision, a path, or both: `HEAD~2:src/a.py`."""
         parts = [p for side in text.split("..") for p in side.split(":")]
         return _REVISION.fullmatch(text) is not None and all(
-            self._is_path_text_readable(p) for p in parts if p.strip(".")
+            self._is_readable_path(p) for p in parts if p.strip(".")
         )
 
 
@@ -469,7 +469,7 @@ def _has_bounded_output(program: str, words: Sequence[Word]) -> bool:
     )
 
 
-def is_supplied_by_project(program: str, reading: LineReading) -> bool:
+def is_program_from_project(program: str, reading: LineReading) -> bool:
     """Return whether the project supplies a program of that name through a PATH folder of its own."""
     own = _project_path_folders(os.environ.get("PATH", ""), tuple(map(str, reading.workspace.roots)))
     here = [str(reading.workspace.root / base) for base in reading.folders_or_root] if own else ()

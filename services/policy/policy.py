@@ -15,9 +15,9 @@ from interlock.services.policy.decision import (
     Explanation,
     PolicyDecision,
     Ruling,
-    limit_to_starting_verdict,
-    rule_name,
-    to_explanation,
+    build_explanation,
+    limit_to_initial_verdict,
+    rule_display_name,
 )
 from interlock.services.policy.grant_coverage import describe_args_allowed_by_prefix
 from interlock.services.policy.grants import (
@@ -50,7 +50,7 @@ from interlock.services.policy.rule import (
 )
 from interlock.services.policy.rule_files import MODE_NAMES
 from interlock.services.policy.safety_checkers import CheckerAnswer, SafetyCheckers, apply_checker_answers
-from interlock.services.policy.shell_decision import decide_line, is_only_reading
+from interlock.services.policy.shell_decision import decide_shell_line, is_read_only_line
 from interlock.services.policy.workspace_rules import WorkspaceRules
 from interlock.services.shell.model import ShellLine
 from interlock.services.shell.parse import parse_shell_line
@@ -72,7 +72,7 @@ _OPENING = frozenset({"web_fetch", "browser_action"})
 PRIVATE_RULE = "private address"
 
 
-async def ask_if_host_is_private(call: CallView, verdict: Verdict) -> Verdict:
+async def lower_to_ask_if_host_private(call: CallView, verdict: Verdict) -> Verdict:
     """Return a verdict limited to ask, without an always-choice, if the call's host is private now.
 
     The tool checks the address again when it connects: one that turns private later wasn't approved.
@@ -139,7 +139,7 @@ class RulePolicy:
         verdict = self._apply_rules(call, risk, mode, session, annotations or {}).to_verdict()
         if self.at_start is None or verdict.decision == "deny":
             return verdict
-        return limit_to_starting_verdict(verdict, self.at_start.check(call, risk, mode, session, annotations))
+        return limit_to_initial_verdict(verdict, self.at_start.check(call, risk, mode, session, annotations))
 
     async def decide(
         self, call: CallView, risk: Risk, mode: str, session: Sequence[SessionRule] = _NO_RULES
@@ -148,30 +148,32 @@ class RulePolicy:
         verdict = await self.decide_by_rules(call, risk, mode, session)
         hints = self.annotations(call.name)
         verdict = apply_checker_answers(verdict, await self.ask_checkers(call, risk, mode, verdict, hints))
-        return await self.limit_if_private(call, risk, mode, verdict)
+        return await self.lower_to_ask_if_private(call, risk, mode, verdict)
 
     async def decide_by_rules(
         self, call: CallView, risk: Risk, mode: str, session: Sequence[SessionRule] = _NO_RULES
     ) -> Verdict:
         """Return the verdict by the rules, with what is known of the tool."""
         hints = self.annotations(call.name)
-        if _parse_call_line(call) is None:
+        if _parse_shell_call(call) is None:
             return self.check(call, risk, mode, session, hints)
         # Git may be asked what it would show, which can take seconds.
         return await asyncio.to_thread(self.check, call, risk, mode, session, hints)
 
-    async def limit_if_private(self, call: CallView, risk: Risk, mode: str, verdict: Verdict) -> Verdict:
+    async def lower_to_ask_if_private(
+        self, call: CallView, risk: Risk, mode: str, verdict: Verdict
+    ) -> Verdict:
         """Return the verdict limited to ask, once, if the call leads to a private address that no rule names."""
-        if verdict.decision == "deny" or self.allowed_reach(call, risk, mode) == "any":
+        if verdict.decision == "deny" or self.allowed_network_reach(call, risk, mode) == "any":
             return verdict
-        return await ask_if_host_is_private(call, verdict)
+        return await lower_to_ask_if_host_private(call, verdict)
 
-    def allowed_reach(self, call: CallView, risk: Risk, mode: str) -> Reach:
+    def allowed_network_reach(self, call: CallView, risk: Risk, mode: str) -> Reach:
         """Return which addresses a call may reach: all in yolo, and where a rule that somebody wrote names the
         host."""
-        if self.at_start is not None and self.at_start.allowed_reach(call, risk, mode) != "any":
+        if self.at_start is not None and self.at_start.allowed_network_reach(call, risk, mode) != "any":
             return "approved"
-        if (mode := _mode_of_rules(mode)) == "yolo":
+        if (mode := _to_rule_mode(mode)) == "yolo":
             return "any"
         about = call_target(call, risk, self._workspace) if risk == "network" else None
         rules = (
@@ -189,9 +191,9 @@ class RulePolicy:
         )
         if not self.workspace_rules.checking.rules or verdict.decision == "deny":
             return before
-        mode = _mode_of_rules(mode)
+        mode = _to_rule_mode(mode)
         return before + await self._safety_checkers.ask_checkers(
-            call, risk, mode, _parse_call_line(call), annotations
+            call, risk, mode, _parse_shell_call(call), annotations
         )
 
     def explain_decision(
@@ -200,13 +202,13 @@ class RulePolicy:
         """Return the verdict without session rules, with the parsed parts and every rule considered."""
         decided = self._apply_rules(call, risk, mode, _NO_RULES, annotations or {})
         choices = self.offered_choices(call, risk, decided.to_verdict())
-        rules = (self.narrowed_rule(call, risk, c, mode) for c in _ALWAYS if c in choices)
-        return to_explanation(decided, choices, next(rules, None))
+        rules = (self.session_rule_for_choice(call, risk, c, mode) for c in _ALWAYS if c in choices)
+        return build_explanation(decided, choices, next(rules, None))
 
     def is_read_only_command(self, call: CallView) -> bool:
         """Return whether it is a shell line known to change nothing. May ask git, as `check` and `choices` do."""
-        line = _parse_call_line(call)
-        return line is not None and is_only_reading(call, line, self._workspace)
+        line = _parse_shell_call(call)
+        return line is not None and is_read_only_line(call, line, self._workspace)
 
     def rules_fingerprint(self) -> str:
         """Return a hash of all rules and their scope: equal fingerprints mean equal decisions."""
@@ -229,12 +231,14 @@ class RulePolicy:
         if risk == "write" and mode == "default" and self.check(call, risk, "auto_edit").decision == "allow":
             sparing.append(_EDITS)
         for choice in _ALWAYS:
-            rule = self.narrowed_rule(call, risk, choice, mode)
+            rule = self.session_rule_for_choice(call, risk, choice, mode)
             if rule and self.check(call, risk, mode, [rule]).decision == "allow":
                 sparing.append(choice)
         return (_ONCE[0], *sparing, *_ONCE[1:])
 
-    def narrowed_rule(self, call: CallView, risk: Risk, choice: Choice, mode: str) -> SessionRule | None:
+    def session_rule_for_choice(
+        self, call: CallView, risk: Risk, choice: Choice, mode: str
+    ) -> SessionRule | None:
         """Return the session rule of an always-choice; None if it would be a blanket rule, or the mode is unknown."""
         rule = self._to_narrow_session_rule(call, risk, choice, mode)
         if rule is None or choice != _SAVED:
@@ -244,7 +248,7 @@ class RulePolicy:
     def _to_narrow_session_rule(
         self, call: CallView, risk: Risk, choice: Choice, mode: str
     ) -> SessionRule | None:
-        mode = _mode_of_rules(mode)
+        mode = _to_rule_mode(mode)
         saves = self._save_to is not None and mode != "plan"  # no rule of a person's extends plan mode
         if mode not in LOOSER or choice not in _ALWAYS or (choice == _SAVED and not saves):
             return None
@@ -255,7 +259,7 @@ class RulePolicy:
             return SessionRule(tool=call.name, server=whole, program=program, modes=LOOSER[mode])
         if choice in ("proceed_always_tool", "proceed_always_server"):
             return None
-        if (line := _parse_call_line(call)) is not None:
+        if (line := _parse_shell_call(call)) is not None:
             return to_shell_grant(call, mode, LineReading.from_call(call, line, self._workspace))
         about = None if risk == "execute" else call_target(call, risk, self._workspace)
         return None if about is None else SessionRule(tool=call.name, path=about, modes=LOOSER[mode])
@@ -281,7 +285,10 @@ class RulePolicy:
                 if (lets := describe_args_allowed_by_prefix(p))
             }
             if wide and rule.decision == "allow" and rule.tier != SHIPPED:
-                yield rule_name(rule), "; ".join(f"`{prefix}`: {lets}" for prefix, lets in wide.items())
+                yield (
+                    rule_display_name(rule),
+                    "; ".join(f"`{prefix}`: {lets}" for prefix, lets in wide.items()),
+                )
 
     def for_agent(self, name: str) -> "RulePolicy":
         """Return the same rules for the calls of a sub-agent."""
@@ -308,12 +315,12 @@ class RulePolicy:
         session: Sequence[SessionRule],
         hints: Mapping[str, JsonValue],
     ) -> PolicyDecision:
-        told, mode = _WORDS.get(mode, mode), _mode_of_rules(mode)
+        told, mode = _WORDS.get(mode, mode), _to_rule_mode(mode)
         hints = add_plan_file_hint(hints, call, risk, mode, self._workspace)
         rules = self.workspace_rules.deciding.applicable_rules(call, risk, mode, hints)
-        if (line := _parse_call_line(call)) is not None:
+        if (line := _parse_shell_call(call)) is not None:
             own = [r for r in session if canonical_tool_name(r.tool) == canonical_tool_name(call.name)]
-            outcome, parts = decide_line(call, line, rules, mode, own, self._workspace)
+            outcome, parts = decide_shell_line(call, line, rules, mode, own, self._workspace)
             return PolicyDecision(call, risk, told, rules, outcome, line, parts)
         has_targets = any(r.target is not None for r in rules)
         about = call_target(call, risk, self._workspace) if has_targets else None
@@ -362,12 +369,12 @@ _WORDS = {**MODE_NAMES, EDITS_ONLY: "default, as only edits are allowed"}
 """How reasons name a mode that has another name."""
 
 
-def _mode_of_rules(mode: str) -> str:
+def _to_rule_mode(mode: str) -> str:
     """Return the mode of rules that decides in a mode."""
     return "default" if mode == EDITS_ONLY else MODE_NAMES.get(mode, mode)
 
 
-def _parse_call_line(call: CallView) -> ShellLine | None:
+def _parse_shell_call(call: CallView) -> ShellLine | None:
     """Return the line that a shell call would run, parsed; None for other tools."""
     if canonical_tool_name(call.name) not in SHELL:
         return None

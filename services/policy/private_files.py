@@ -13,10 +13,10 @@ from pathlib import Path
 
 from interlock.services.files.protected import find_private_hard_link, fold_name, is_private_name
 from interlock.services.policy.expansion import has_unknown_value, possible_paths
-from interlock.services.policy.git import is_tracking_nothing_private
-from interlock.services.policy.inline_scripts import find_texts_fed_to_commands
+from interlock.services.policy.git import has_no_private_tracked_files
+from interlock.services.policy.inline_scripts import find_inline_stdin_texts
 from interlock.services.policy.plain_reading import LineReading
-from interlock.services.shell.commands import LANGUAGES, is_running_its_input, known_program_name
+from interlock.services.shell.commands import LANGUAGES, canonical_program_name, is_executing_stdin
 from interlock.services.shell.model import ShellCommand, Word, literal_word, program_name, to_name_set
 
 _SHOWS_NOTHING = to_name_set(
@@ -65,11 +65,11 @@ def describe_shown_private_file(command: ShellCommand, reading: LineReading) -> 
     if (
         shown is None
         and program == "git"
-        and (_is_git_grep_reading_private(words, reading) or reading.is_git_showing_private(command))
+        and (_is_git_grep_reading_private(words, reading) or reading.is_git_showing_private_file(command))
     ):
         return "shows a file of the history that tools may not read"
-    if shown is None and known_program_name(program) in LANGUAGES:
-        texts = find_texts_fed_to_commands(reading.line) if is_running_its_input(words) else ()
+    if shown is None and canonical_program_name(program) in LANGUAGES:
+        texts = find_inline_stdin_texts(reading.line) if is_executing_stdin(words) else ()
         found = (_NAMES_IT.search(text) for text in (*command.argv[1:], *texts))
         shown = next((match[1] for match in found if match), None)
     shown = shown or _find_private_file_in_search(program, words[1:], reading)
@@ -90,7 +90,7 @@ def _possible_shown_paths(program: str, words: Sequence[Word], reading: LineRead
     for word in words:
         if any(word is one for one in left_out) or word.text.startswith(_ONLY_LOADS):
             continue
-        for text in (word.text,) if word.literal else dict.fromkeys(_possible_values(word, reading)):
+        for text in (word.text,) if word.literal else dict.fromkeys(_possible_word_values(word, reading)):
             yield from (part.lstrip("@") for part in (text, *_PARTS.split(text)[1:]))
 
 
@@ -108,7 +108,7 @@ def _private_names_in_word(word: Word) -> Iterator[str]:
             yield ".env"
 
 
-def _possible_values(word: Word, reading: LineReading) -> Iterator[str]:
+def _possible_word_values(word: Word, reading: LineReading) -> Iterator[str]:
     """Yield what a word that isn't known may stand for."""
     yield from (
         *reading.expand_pattern_word(word),
@@ -164,7 +164,7 @@ def _is_git_grep_reading_private(words: Sequence[Word], reading: LineReading) ->
         )
     folders = (reading.workspace.root / base for base in reading.folders)
     return not all(
-        is_tracking_nothing_private(folder, shows_contents=True, compared_operands=0) for folder in folders
+        has_no_private_tracked_files(folder, shows_contents=True, compared_operands=0) for folder in folders
     )
 
 

@@ -15,10 +15,10 @@ from itertools import islice
 from pydantic import BaseModel, Field
 
 from interlock.services.policy.expansion import possible_paths
-from interlock.services.policy.grant_coverage import NameSet, is_reading_program
+from interlock.services.policy.grant_coverage import NameSet, is_read_only_program
 from interlock.services.policy.plain_reading import LineReading, load_command_table
 from interlock.services.policy.rule import Rule
-from interlock.services.shell.commands import LANGUAGES, known_program_name
+from interlock.services.shell.commands import LANGUAGES, canonical_program_name
 from interlock.services.shell.model import ShellCommand, Word, literal_word, program_name, to_name_set
 
 _MODULES = re.compile(r"(?:python|pypy)[\d.]*|py")
@@ -66,7 +66,7 @@ def _load_programs() -> Mapping[str, Program]:
 
 
 @cache
-def _programs_with_beginning() -> Sequence[Program]:
+def _programs_with_name_prefix() -> Sequence[Program]:
     return [*{row.name: row for row in _load_programs().values() if row.beginning}.values()]
 
 
@@ -75,33 +75,33 @@ def resolve_command(command: ShellCommand, folders: Sequence[str]) -> ResolvedCo
     words, assigns = command.words, command.assigned_names
     if not words or not words[0].literal or not words[0].text:
         return ResolvedCommand((), "")
-    own = _with_plain_program_name(words, folders)
+    own = _normalize_program_name(words, folders)
     name = own[0].text
     row = _load_programs().get(name)
     if row is None:
-        return ResolvedCommand(_commands_if_spelled_otherwise(own, words), name)
+        return ResolvedCommand(_to_command_if_different(own, words), name)
     given = any(a.startswith(tuple(row.variables)) for a in assigns) if row.variables else False
     odd = given or any(_is_word_unclear(row, word) for word in own[1:])
     at, sure = _find_first_operand(row, own)
     if not (row.known or row.same):  # its operands are targets or scripts
         plain = [(own[0], *own[1:])] + ([(own[0], *own[at:])] if sure and at > 1 else [])
         return ResolvedCommand(
-            [c for one in plain for c in _commands_if_spelled_otherwise(one, words)], row.name, odd
+            [c for one in plain for c in _to_command_if_different(one, words)], row.name, odd
         )
     if at >= len(own):
-        return ResolvedCommand(_commands_if_spelled_otherwise(own, words), row.name, odd or not sure)
+        return ResolvedCommand(_to_command_if_different(own, words), row.name, odd or not sure)
     found, known = _match_subcommand(row, own[at:])
     each = [(literal_word(row.name), *literals, *own[at + size :]) for literals, size in found]
     return ResolvedCommand(
-        [c for one in each for c in _commands_if_spelled_otherwise(one, words)],
+        [c for one in each for c in _to_command_if_different(one, words)],
         row.name,
         odd or not known or not sure or len(found) > 1,
     )
 
 
-def _commands_if_spelled_otherwise(words: Sequence[Word], written: Sequence[Word]) -> Sequence[ShellCommand]:
+def _to_command_if_different(words: Sequence[Word], original: Sequence[Word]) -> Sequence[ShellCommand]:
     """Return the words as a command, unless they are what was written."""
-    if [w.text for w in words] == [w.text for w in written]:
+    if [w.text for w in words] == [w.text for w in original]:
         return ()
     return (ShellCommand(" ".join(w.text for w in words), tuple(words)),)
 
@@ -110,13 +110,13 @@ def _is_word_unclear(row: Program, word: Word) -> bool:
     return word.text in row.unclear or word.text.partition("=")[0] in row.unclear
 
 
-def _with_plain_program_name(words: tuple[Word, ...], folders: Sequence[str]) -> tuple[Word, ...]:
+def _normalize_program_name(words: tuple[Word, ...], folders: Sequence[str]) -> tuple[Word, ...]:
     """Return the words with the program's plain name: `git push` for `/usr/lib/git-core/git-push`."""
     name = _program_name_behind_link(words[0].text, folders)
     if _MODULES.fullmatch(name) and len(words) > 2 and words[1].text == "-m" and words[2].literal:
         module = words[2].text.removesuffix(".__main__")
-        return _with_plain_program_name((literal_word(module), *words[3:]), ())
-    for row in _programs_with_beginning():
+        return _normalize_program_name((literal_word(module), *words[3:]), ())
+    for row in _programs_with_name_prefix():
         sub = name.removeprefix(row.beginning)
         if sub != name and (sub in row.known or sub in row.same or not row.known):
             return (literal_word(row.name), literal_word(sub), *words[1:])
@@ -127,16 +127,16 @@ def _with_plain_program_name(words: tuple[Word, ...], folders: Sequence[str]) ->
 def _program_name_behind_link(program: str, folders: Sequence[str]) -> str:
     """Return the name of the file that runs, where a link that the line names has another name than its target."""
     name = _RELEASE.sub("", program_name(program))
-    if any(name.startswith(row.beginning) for row in _programs_with_beginning()):
+    if any(name.startswith(row.beginning) for row in _programs_with_name_prefix()):
         return name  # such as git's own, which are links to git
     places = (os.path.join(folder, program) for folder in folders) if "/" in program else ()  # noqa: PTH118 - texts of a line
     links = (program_name(os.path.realpath(place)) for place in places if os.path.islink(place))  # noqa: PTH114 - as above
     return next((real for real in links if real not in _SEVERAL), name)
 
 
-def _words_from_script_on(words: Sequence[Word]) -> Sequence[Word]:
+def _script_and_arguments(words: Sequence[Word]) -> Sequence[Word]:
     """Return the words from a script's name on, which an interpreter runs: `bash -x ./gradlew deploy`."""
-    if known_program_name(words[0].text) not in _INTERPRETERS and words[0].text != "py":
+    if canonical_program_name(words[0].text) not in _INTERPRETERS and words[0].text != "py":
         return ()
     at = next((at for at in range(1, len(words)) if not words[at].text.startswith("-")), 0)
     return words[at:] if at and words[at].literal and words[at].text else ()
@@ -221,7 +221,7 @@ def is_valueless_flag(program: str, option: str) -> bool:
 def plain_spellings(command: ShellCommand, folders: Sequence[str]) -> Iterator[ShellCommand]:
     """Yield the command by the plain names of its program and subcommand, where it is spelled otherwise."""
     yield from resolve_command(command, folders).commands
-    if command.words and (script := _words_from_script_on(command.words)):
+    if command.words and (script := _script_and_arguments(command.words)):
         inner = ShellCommand(" ".join(w.text for w in script), tuple(script))
         yield from (inner, *resolve_command(inner, folders).commands)
 
@@ -252,7 +252,7 @@ def _find_on_path(name: str, path: str) -> str | None:
     return shutil.which(name, path=path)
 
 
-def commands_with_original_names(
+def resolve_copied_programs(
     command: ShellCommand, programs: Mapping[str, str], folders: Sequence[str]
 ) -> Iterator[ShellCommand]:
     """Yield the command by the names of restricted programs of which a file that it runs is a copy."""
@@ -268,17 +268,18 @@ def commands_with_original_names(
                 yield ShellCommand(" ".join(w.text for w in words), words)
 
 
-def describe_copied_program(
+def describe_program_copying(
     command: ShellCommand, programs: Mapping[str, str], reading: LineReading
 ) -> str | None:
     """Return a clause about a restricted program of which the command makes a copy of another name, or None."""
     if not programs or not command.words or not command.words[0].literal:
         return None
-    program = known_program_name(command.words[0].text)
-    if program in _LOOKS or (program not in _PRINTS and is_reading_program((program,))):
+    program = canonical_program_name(command.words[0].text)
+    if program in _LOOKS or (program not in _PRINTS and is_read_only_program((program,))):
         return None
     writes = (
-        any(r.kind == "write" and not r.is_idle for r in reading.line.redirects) or "|" in reading.line.text
+        any(r.kind == "write" and not r.is_without_file for r in reading.line.redirects)
+        or "|" in reading.line.text
     )
     if program in _PRINTS and program != "dd" and not writes:
         return None

@@ -42,19 +42,19 @@ class Pattern:
     _ranges: Sequence[tuple[bytes, bytes]]
     """Ranges that contain every text beginning with a match."""
 
-    def is_matching_beginning(self, text: str) -> bool:
+    def is_match_at_start(self, text: str) -> bool:
         text = replace_surrogates(text)
         begun = text.encode()
         # Bytes are compared in a twentieth of the time that a match takes, and rule out most.
         possible = any(least <= begun <= most for least, most in self._ranges)
         return possible and self._match(text) is not None
 
-    def can_match_continuation(self, known: str) -> bool:
-        """Return whether a text beginning with `known` might begin with a match: False only if provably impossible."""
-        begun = replace_surrogates(known).encode()
+    def can_match_continuation(self, prefix: str) -> bool:
+        """Return whether a text beginning with `prefix` might begin with a match: False only if provably impossible."""
+        begun = replace_surrogates(prefix).encode()
         return any(least[: len(begun)] <= begun <= most for least, most in self._ranges)
 
-    def is_always_starting_with(self, text: str) -> bool:
+    def has_required_prefix(self, text: str) -> bool:
         """Return whether everything it matches begins with this text."""
         return all(end.startswith(text.encode()) for one in self._ranges for end in one)
 
@@ -63,7 +63,7 @@ class Pattern:
 
 
 @cache
-def _load_engine() -> tuple[Any, Any]:
+def _load_re2() -> tuple[Any, Any]:
     try:
         import re2  # pyright: ignore[reportMissingTypeStubs]
     except ImportError as error:
@@ -82,7 +82,7 @@ def compile_pattern(text: str) -> Pattern:
     """
     if len(text) > _LONGEST:
         raise PatternError(f"pattern of {len(text)} characters, expected at most {_LONGEST}")
-    module, options = _load_engine()
+    module, options = _load_re2()
     try:
         compiled = module.compile(text, options)
     except module.error as error:
@@ -93,12 +93,12 @@ def compile_pattern(text: str) -> Pattern:
         ) from None
     choice = _CHOICE.match(text)
     ways = [f"{choice[1]}({way}){text[choice.end() :]}" for way in choice[2].split("|")] if choice else [text]
-    return Pattern(text, compiled.match, compiled.search, [_matched_text_range(way) for way in ways])
+    return Pattern(text, compiled.match, compiled.search, [_possible_match_range(way) for way in ways])
 
 
-def _matched_text_range(text: str) -> tuple[bytes, bytes]:
+def _possible_match_range(text: str) -> tuple[bytes, bytes]:
     """Return the range of texts that begin with a match, including what follows it: a final `\\B` depends on that."""
-    module, options = _load_engine()
+    module, options = _load_re2()
     if "\\Q" in text:  # what looks like an escape may be text
         return b"", b"\xff"
     # RE2 takes the text behind a `\b` for a letter or digit: without it the range is at least as wide.
@@ -331,7 +331,7 @@ class RuleBook:
                 allowing if rule.decision == "allow" else agents if rule.args_pattern is not None else every
             )
             if _is_applicable(rule, names, mode, hints, self._scope) and (
-                now := _rule_in_mode(rule, risk, mode)
+                now := _adjust_rule_to_mode(rule, risk, mode)
             ):
                 counted.append(now)
         shipped = [r.decision for r in counted if r.tier == SHIPPED]
@@ -341,7 +341,7 @@ class RuleBook:
         return tuple(counted)
 
 
-def _rule_in_mode(rule: Rule, risk: Risk, mode: str) -> Rule | None:
+def _adjust_rule_to_mode(rule: Rule, risk: Risk, mode: str) -> Rule | None:
     """Return the rule as it applies in this mode, or None."""
     if rule.load_problem is not None:
         return None if risk in _INERT else rule

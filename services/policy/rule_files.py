@@ -231,7 +231,7 @@ class _CheckerFields(BaseModel, defer_build=True):
     checker: Annotated[_InProcess | _External, Field(discriminator="type")]
 
 
-def _to_checker(table: Mapping[str, Any], source: str, tier: int) -> Rule:
+def _to_checker_rule(table: Mapping[str, Any], source: str, tier: int) -> Rule:
     """Return a rule that never decides by itself. Raise `ValueError` naming the field."""
     if "decision" in table:
         raise ValueError("a safety checker has no decision: what it says is the decision")
@@ -256,7 +256,7 @@ def _to_checker(table: Mapping[str, Any], source: str, tier: int) -> Rule:
     return replace(rule, checker=checker)
 
 
-def make_asking_stand_in(source: str, tier: int, tools: tuple[str, ...], problem: str) -> Rule:
+def build_fallback_ask_rule(source: str, tier: int, tools: tuple[str, ...], problem: str) -> Rule:
     """Return a rule that asks in place of an unusable one, which may have been meant to deny."""
     return Rule(
         source=source,
@@ -422,7 +422,7 @@ def _split_tables(text: str) -> list[_ParsedTable]:
         tables = list(_iterate_tables(tomllib.loads(text), 1))
     except ValueError:
         # RecursionError is a ValueError for `[[[[…`, but arrays nest too, so it also occurs below.
-        return [c for line, piece in _split_at_headers(text) for c in _parse_piece(line, piece)]
+        return [c for line, piece in _split_at_headers(text) for c in _parse_toml_piece(line, piece)]
     except RecursionError:
         return [_ParsedTable(1, error="nested too deeply")]
     lines = [line for line, piece in _split_at_headers(text) if _HEADER.match(piece)]
@@ -440,7 +440,7 @@ def _split_at_headers(text: str) -> Iterator[tuple[int, str]]:
         line += text.count("\n", start, end)
 
 
-def _parse_piece(line: int, piece: str) -> Iterator[_ParsedTable]:
+def _parse_toml_piece(line: int, piece: str) -> Iterator[_ParsedTable]:
     try:
         yield from _iterate_tables(tomllib.loads(piece), line)
     except RecursionError:
@@ -515,7 +515,7 @@ def load_shipped_rules() -> tuple[Rule, ...]:
 def _parse_rule_file(file: RuleText) -> tuple[list[Rule], list[RuleProblem]]:
     if file.text is None:
         problem = RuleProblem(f"{file.path}:1", file.error, "everything of its tier and below asks")
-        return [make_asking_stand_in(problem.source, file.tier, ("*",), problem.text)], [problem]
+        return [build_fallback_ask_rule(problem.source, file.tier, ("*",), problem.text)], [problem]
     rules: list[Rule] = []
     problems: list[RuleProblem] = []
     for chunk in _split_tables(file.text):
@@ -526,7 +526,9 @@ def _parse_rule_file(file: RuleText) -> tuple[list[Rule], list[RuleProblem]]:
             problems.append(RuleProblem(source, str(error), _NO_ALLOW))
             if chunk.kind != "rule" or chunk.table.get("decision") != "allow":
                 rules.append(
-                    make_asking_stand_in(source, file.tier, _tools_of_unusable_rule(chunk.table), str(error))
+                    build_fallback_ask_rule(
+                        source, file.tier, _tools_of_unusable_rule(chunk.table), str(error)
+                    )
                 )
     usable = [r for r in rules if r.decision != "allow"] if problems else rules
     if file.tier != EXTENSION:
@@ -541,7 +543,7 @@ def _table_to_rule(chunk: _ParsedTable, source: str, tier: int) -> Rule:
     if chunk.error:
         raise ValueError(chunk.error)
     if chunk.kind == "safety_checker":
-        return _to_checker(chunk.table, source, tier)
+        return _to_checker_rule(chunk.table, source, tier)
     if chunk.kind != "rule":
         raise ValueError(f"[[{chunk.kind}]] isn't known, expected [[rule]] or [[safety_checker]]")
     return to_rule(chunk.table, source, tier)

@@ -6,11 +6,11 @@ from typing import Literal, cast
 
 from pydantic import BaseModel, JsonValue, ValidationError
 
-from interlock.services.policy.decision import rule_name
+from interlock.services.policy.decision import rule_display_name
 from interlock.services.policy.matching import (
     Match,
     is_matching_non_shell_call,
-    is_path_name,
+    is_path_argument_name,
     iterate_named_strings,
     match_restricting_rule,
     to_searchable_json,
@@ -45,9 +45,9 @@ class _Answer(BaseModel, defer_build=True):
     error: str | None = None
 
 
-def apply_checker_answers(verdict: Verdict, opinions: Sequence[CheckerAnswer]) -> Verdict:
+def apply_checker_answers(verdict: Verdict, answers: Sequence[CheckerAnswer]) -> Verdict:
     """Return the verdict with the checkers' answers, which can only make it stricter."""
-    strict = max(opinions, key=lambda s: STRICTNESS[s.decision], default=None)
+    strict = max(answers, key=lambda s: STRICTNESS[s.decision], default=None)
     if strict is None or strict.decision == "allow":
         return verdict
     by_rules = f" {verdict.reason}" if verdict.decision == "ask" and strict.decision == "ask" else ""
@@ -104,7 +104,7 @@ def _path_arguments(checker: Checker, args: dict[str, JsonValue]) -> Iterator[tu
         word = name.rpartition(".")[2]
         if word in excluded or name in excluded:
             continue
-        if word in included or name in included or is_path_name(word):
+        if word in included or name in included or is_path_argument_name(word):
             yield name, value
 
 
@@ -140,14 +140,16 @@ class SafetyCheckers:
             if checker.command is None:
                 decision, reason = _check_allowed_paths(checker, call, self._workspace)
             else:
-                decision, reason = await self._run_external(checker, checker.command, call)
-            name = f"safety checker {checker.name} ({rule_name(rule)})"
+                decision, reason = await self._run_external_checker(checker, checker.command, call)
+            name = f"safety checker {checker.name} ({rule_display_name(rule)})"
             found.append(CheckerAnswer(rule=name, decision=decision, reason=reason))
             if decision == "deny":
                 break
         return found
 
-    async def _run_external(self, checker: Checker, command: str, call: CallView) -> tuple[Decision, str]:
+    async def _run_external_checker(
+        self, checker: Checker, command: str, call: CallView
+    ) -> tuple[Decision, str]:
         if self._processes is None:
             return "deny", f"The safety checker {checker.name} can't be run here."
         root, roots = self._workspace.root, self._workspace.roots

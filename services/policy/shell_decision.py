@@ -21,47 +21,47 @@ from interlock.services.policy.decision import PartRuling, Ruling
 from interlock.services.policy.grant_coverage import (
     are_nonliteral_words_path_globs,
     find_grant_row,
-    is_reading_command,
-    is_reading_program,
+    is_read_only_program,
+    is_safe_for_trusted_files,
 )
 from interlock.services.policy.grants import find_covering_grant, is_command_granted
 from interlock.services.policy.inline_scripts import (
-    find_commands_in_fed_texts,
-    find_texts_fed_to_commands,
-    is_running_text_of_line,
+    find_inline_script_commands,
+    find_inline_stdin_texts,
+    is_running_inline_script,
 )
 from interlock.services.policy.matching import (
     Match,
-    is_matching_past_options,
+    can_match_past_options,
     is_rule_allowing_command,
     match_restricting_rule,
 )
-from interlock.services.policy.plain_reading import LineReading, is_supplied_by_project
+from interlock.services.policy.plain_reading import LineReading, is_program_from_project
 from interlock.services.policy.private_files import (
     describe_private_name_in_unparsed_line,
     describe_shown_private_file,
 )
 from interlock.services.policy.programs import (
-    commands_with_original_names,
-    describe_copied_program,
+    describe_program_copying,
     find_restricted_programs,
     is_program_named_in,
+    resolve_copied_programs,
 )
 from interlock.services.policy.rule import SHIPPED, STRICTNESS, Pattern, Rule
 from interlock.services.policy.task_runners import (
     ANYTHING,
-    can_run_arguments,
+    can_run_command_in_arguments,
+    expand_to_plain_commands,
     find_inner_danger,
-    plain_target_commands,
-    sets_unsafe_variables,
+    has_unsafe_assignments,
     split_by_target,
     unresolved_programs,
 )
 from interlock.services.policy.unpacked_files import UNSEEN_PATCH, describe_patched_trusted_file
-from interlock.services.shell.commands import SHELLS, known_program_name
+from interlock.services.shell.commands import SHELLS, canonical_program_name
 from interlock.services.shell.danger import INDIFFERENT, UNKNOWN
 from interlock.services.shell.model import ShellCommand, ShellLine, Word, literal_word, program_name
-from interlock.services.shell.parse import commands_run_by_words
+from interlock.services.shell.parse import parse_command_words
 from interlock.state.calls import CallView, SessionRule
 from interlock.state.workspace import PathRefused, Workspace
 
@@ -84,7 +84,7 @@ _NETWORK = ("/dev/tcp/", "/dev/udp/")
 _FREE_REDIRECTION = ("auto_edit", "yolo")
 
 
-def decide_line(
+def decide_shell_line(
     call: CallView,
     line: ShellLine,
     rules: Sequence[Rule],
@@ -97,7 +97,7 @@ def decide_line(
     `rules` and `session` are those for the shell tool, rules with the highest rank first.
     """
     reading = LineReading.from_call(call, line, workspace)
-    check = _LineCheck(call, rules, mode, session, reading)
+    check = _LineDecider(call, rules, mode, session, reading)
     reads = any(r.only_plain_reading for r in rules)
     # For a line of nothing that needs a rule, such as `> file` or `true`: only rules for all commands match it.
     bare = ShellCommand(line.text, (), opaque=line.opaque)
@@ -107,34 +107,34 @@ def decide_line(
         split_by_target(c, allowed) for c in line.commands_needing_rule or (bare,)
     ):
         plain = reads and (
-            reading.is_plain_reading(command) or (command is bare and reading.is_needing_no_rule)
+            reading.is_plain_read_command(command) or (command is bare and reading.is_allowed_without_rule)
         )
-        parts.append(PartRuling(command, check.judge_command(command, plain), plain))
+        parts.append(PartRuling(command, check.decide_command(command, plain), plain))
     # Wrappers (`timeout …`), a target by its other names and the line as a whole need no permission, but a rule may
     # refuse them.
     wrappers = (c for c in line.commands if c.needs_no_rule)
-    spelled = check.other_spellings() if check.has_restrictions else ()
+    spelled = check.equivalent_commands() if check.has_restrictions else ()
     for command in dict.fromkeys(
-        chain(wrappers, find_commands_in_fed_texts(line), spelled, [ShellCommand(line.text, ())])
+        chain(wrappers, find_inline_script_commands(line), spelled, [ShellCommand(line.text, ())])
     ):
-        if (outcome := check.find_refusal(command)) is not None:
+        if (outcome := check.find_restricting_ruling(command)) is not None:
             parts.append(PartRuling(command, outcome))
-    parts += check.ask_about_copies()
+    parts += check.rulings_on_program_copies()
     worst = max((p.ruling for p in parts), key=lambda o: STRICTNESS[o.decision])
-    return (check.lower_for_line(worst, parts) if worst.decision == "allow" else worst), parts
+    return (check.lower_for_whole_line(worst, parts) if worst.decision == "allow" else worst), parts
 
 
-def is_only_reading(call: CallView, line: ShellLine, workspace: Workspace) -> bool:
+def is_read_only_line(call: CallView, line: ShellLine, workspace: Workspace) -> bool:
     """Return whether a line is fully understood and does only plain reading."""
     reading = LineReading.from_call(call, line, workspace)
-    writes = any(r.kind == "write" for r in line.files)
+    writes = any(r.kind == "write" for r in line.file_redirects)
     return not (line.opaque or line.assigns or writes) and all(
-        map(reading.is_plain_reading, line.commands_needing_rule)
+        map(reading.is_plain_read_command, line.commands_needing_rule)
     )
 
 
 @dataclass(frozen=True)
-class _LineCheck:
+class _LineDecider:
     """Decides one shell line, command by command."""
 
     call: CallView
@@ -153,44 +153,44 @@ class _LineCheck:
         return [str(self.reading.workspace.root / base) for base in self.reading.folders]
 
     @cached_property
-    def restricted(self) -> Mapping[str, str]:
+    def restricted_programs(self) -> Mapping[str, str]:
         """The programs that rules deny or ask about, and their files."""
         return find_restricted_programs(self.rules)
 
-    def other_spellings(self) -> Iterator[ShellCommand]:
+    def equivalent_commands(self) -> Iterator[ShellCommand]:
         """Yield what each command may be besides, by its spelling or as a copy of a program."""
         fed, folders = (
-            find_commands_in_fed_texts(self.reading.line),
+            find_inline_script_commands(self.reading.line),
             self.folder_paths or [str(self.reading.workspace.root)],
         )
         every = (*self.reading.line.commands, *fed)
         copied = [
             one
             for command in every
-            for one in commands_with_original_names(command, self.restricted, folders)
+            for one in resolve_copied_programs(command, self.restricted_programs, folders)
         ]
         for one in (*self.reading.line.commands_needing_rule, *fed, *copied):
-            yield from plain_target_commands(one, self.folder_paths)
+            yield from expand_to_plain_commands(one, self.folder_paths)
         yield from copied
 
-    def ask_about_copies(self) -> Iterator[PartRuling]:
+    def rulings_on_program_copies(self) -> Iterator[PartRuling]:
         """Yield a question for each command that copies a program which a rule denies or asks about."""
         for command in (
-            (*self.reading.line.commands, *find_commands_in_fed_texts(self.reading.line))
+            (*self.reading.line.commands, *find_inline_script_commands(self.reading.line))
             if self.has_restrictions
             else ()
         ):
-            if clause := describe_copied_program(command, self.restricted, self.reading):
+            if clause := describe_program_copying(command, self.restricted_programs, self.reading):
                 yield PartRuling(command, Ruling("ask", "danger", detail=clause))
 
-    def judge_command(self, command: ShellCommand, only_reads: bool) -> Ruling:
-        outcome = self._judge_by_rules(command, only_reads)
+    def decide_command(self, command: ShellCommand, only_reads: bool) -> Ruling:
+        outcome = self._decide_by_rules(command, only_reads)
         if outcome.decision == "ask":
             rule = find_covering_grant(self.session, command, outcome.rule, self.mode, self.reading)
             outcome = Ruling("allow", "session", session=rule) if rule else outcome
         if outcome.decision == "allow" and self.mode == "yolo":
-            return self._ask_if_showing_private_file(
-                command, self._ask_if_changing_trusted_file(command, outcome)
+            return self._lower_if_showing_private_file(
+                command, self._lower_if_changing_trusted_file(command, outcome)
             )
         if outcome.decision != "allow":
             return outcome
@@ -206,14 +206,14 @@ class _LineCheck:
             return outcome.lower_to_ask("danger", danger)
         if command.opaque and not (command.only_sources_file and whole):
             return outcome.lower_to_ask("opaque", command.opaque)
-        if not (only_reads or exact) and (touched := self._describe_changed_argument(command)):
+        if not (only_reads or exact) and (touched := self._describe_possible_trusted_change(command)):
             return outcome.lower_to_ask("danger", touched)
         here = only_reads or (whole and self.reading.begins_in_root and self.reading.folders)
-        if away is not None and not here and not self._is_valid_elsewhere(command, outcome):
+        if away is not None and not here and not self._is_allowed_in_other_folder(command, outcome):
             return outcome.lower_to_ask("elsewhere", away)
         return outcome
 
-    def _ask_if_changing_trusted_file(self, command: ShellCommand, outcome: Ruling) -> Ruling:
+    def _lower_if_changing_trusted_file(self, command: ShellCommand, outcome: Ruling) -> Ruling:
         """Return the mode's allow lowered to an ask for what changes a file that the program trusts."""
         if outcome.rule is None or outcome.rule.tier != SHIPPED:
             return outcome
@@ -223,7 +223,7 @@ class _LineCheck:
         )
         return outcome.lower_to_ask("danger", clause) if clause else outcome
 
-    def _ask_if_showing_private_file(self, command: ShellCommand, outcome: Ruling) -> Ruling:
+    def _lower_if_showing_private_file(self, command: ShellCommand, outcome: Ruling) -> Ruling:
         """Return the mode's allow lowered to an ask for what shows a private file, unless somebody granted this."""
         if outcome.decision != "allow" or outcome.rule is None or outcome.rule.tier != SHIPPED:
             return outcome
@@ -234,36 +234,34 @@ class _LineCheck:
         )
         return outcome.lower_to_ask("private", clause) if clause and not granted else outcome
 
-    def _describe_changed_argument(self, command: ShellCommand) -> str | None:
+    def _describe_possible_trusted_change(self, command: ShellCommand) -> str | None:
         """Return a clause about a file that the program trusts among the arguments of a command that may change
         files."""
-        if is_reading_command(command.argv):
+        if is_safe_for_trusted_files(command.argv):
             return None
         for word in command.words[1:]:
-            for path, base in product(_possible_paths_in(word.text), self.reading.folders_or_root):
+            for path, base in product(_possible_paths_in_argument(word.text), self.reading.folders_or_root):
                 if found := self.reading.workspace.find_protection(join_unless_absolute(base, path)):
                     return f"may change {found.part!r} ({found.what})"
         patched = describe_patched_trusted_file(command, self.reading)
         return patched or describe_trusted_file_change(command, self.reading)
 
-    def _is_valid_elsewhere(self, command: ShellCommand, outcome: Ruling) -> bool:
+    def _is_allowed_in_other_folder(self, command: ShellCommand, outcome: Ruling) -> bool:
         """Return whether a rule for the workspace's folder applies below it too; not for git, which reads settings
         there, and not a grant: another folder makes another command of it."""
         if outcome.session is not None or (outcome.rule is not None and _is_saved_grant(outcome.rule)):
             return False
-        return bool(self.reading.folders) and is_reading_program(command.argv)
+        return bool(self.reading.folders) and is_read_only_program(command.argv)
 
-    def _judge_by_rules(
-        self, command: ShellCommand, only_reads: bool, *, stands_in_line: bool = True
-    ) -> Ruling:
+    def _decide_by_rules(self, command: ShellCommand, only_reads: bool, *, is_in_line: bool = True) -> Ruling:
         """Return the ruling by the rules alone.
 
-        `stands_in_line`: the command stands in the line; else it is another spelling of one that does.
+        `is_in_line`: the command stands in the line; else it is another spelling of one that does.
         """
         lowered: Ruling | None = None
         hides = _HiddenCommands.from_command(
             command,
-            self.folder_paths if self.has_restrictions and stands_in_line else None,
+            self.folder_paths if self.has_restrictions and is_in_line else None,
             self.reading.line,
         )
         for rule in self.rules:
@@ -289,13 +287,13 @@ class _LineCheck:
             return is_command_granted(rule.granted_commands, rule.granted_line, command, self.reading)
         return is_rule_allowing_command(rule, command, self.call.args)
 
-    def find_refusal(self, command: ShellCommand) -> Ruling | None:
+    def find_restricting_ruling(self, command: ShellCommand) -> Ruling | None:
         """Return the refusal, by a rule with a condition, of something that needs no permission."""
         narrow = replace(self, rules=[r for r in self.rules if r.has_conditions])
-        outcome = narrow._judge_by_rules(command, only_reads=False, stands_in_line=False)
+        outcome = narrow._decide_by_rules(command, only_reads=False, is_in_line=False)
         return None if outcome.decision == "allow" or outcome.cause == "none" else outcome
 
-    def lower_for_line(self, outcome: Ruling, parts: Sequence[PartRuling]) -> Ruling:
+    def lower_for_whole_line(self, outcome: Ruling, parts: Sequence[PartRuling]) -> Ruling:
         """Return an allow lowered to an ask for reasons that concern the line as a whole."""
         line = self.reading.line
         sourced = not line.hidden and self._is_line_granted()
@@ -318,10 +316,10 @@ class _LineCheck:
             against = next(narrow, None)
             if against is not None:
                 return Ruling("ask", "hidden", against, detail=opaque)
-            return self._ask_if_fed_commands_risky(outcome)
+            return self._lower_if_inline_script_risky(outcome)
         if self.mode == "yolo":
-            return self._ask_if_fed_commands_risky(self._ask_if_reading_private_input(outcome))
-        if not line.files:
+            return self._lower_if_inline_script_risky(self._lower_if_reading_private_input(outcome))
+        if not line.file_redirects:
             return outcome
         if away := describe_escaping_redirection(self.reading):
             return outcome.lower_to_ask("redirection", away)
@@ -329,24 +327,28 @@ class _LineCheck:
         free = allowed or self._has_only_reads(parts) or self._is_line_granted()
         return outcome if free else outcome.lower_to_ask("redirection", "")
 
-    def _ask_if_fed_commands_risky(self, outcome: Ruling) -> Ruling:
+    def _lower_if_inline_script_risky(self, outcome: Ruling) -> Ruling:
         """Return an allow lowered to an ask for what a text of the line makes a shell change."""
-        for command in find_commands_in_fed_texts(self.reading.line):
-            lowered = self._ask_if_showing_private_file(
-                command, self._ask_if_changing_trusted_file(command, outcome)
+        for command in find_inline_script_commands(self.reading.line):
+            lowered = self._lower_if_showing_private_file(
+                command, self._lower_if_changing_trusted_file(command, outcome)
             )
             if lowered.decision != "allow":
                 return outcome.lower_to_ask("protected", lowered.detail)
         return outcome
 
-    def _ask_if_reading_private_input(self, outcome: Ruling) -> Ruling:
-        read = [r.target for r in self.reading.line.files if r.kind == "read" and r.target is not None]
+    def _lower_if_reading_private_input(self, outcome: Ruling) -> Ruling:
+        read = [
+            r.target for r in self.reading.line.file_redirects if r.kind == "read" and r.target is not None
+        ]
         shown = ShellCommand(self.reading.line.text, (literal_word("cat"), *read)) if read else None
-        return self._ask_if_showing_private_file(shown, outcome) if shown else outcome
+        return self._lower_if_showing_private_file(shown, outcome) if shown else outcome
 
     def _has_only_reads(self, parts: Sequence[PartRuling]) -> bool:
         """Return whether all redirections are of files that plain reading commands may read."""
-        return all(r.kind == "read" for r in self.reading.line.files) and all(p.only_reads for p in parts)
+        return all(r.kind == "read" for r in self.reading.line.file_redirects) and all(
+            p.only_reads for p in parts
+        )
 
     def _is_line_granted(self) -> bool:
         """Return whether somebody granted this very line: with its redirections, folder and variables."""
@@ -360,7 +362,7 @@ class _LineCheck:
     def _describe_project_wrapper(self) -> str | None:
         """Return a clause about a wrapper that needs no rule, if it is the project's."""
         wrappers = (c.words[0].text for c in self.reading.line.commands if c.needs_no_rule and c.words)
-        own = next((w for w in wrappers if is_supplied_by_project(w, self.reading)), None)
+        own = next((w for w in wrappers if is_program_from_project(w, self.reading)), None)
         return own and f"the project supplies {own!r} itself"
 
 
@@ -368,7 +370,7 @@ def _is_saved_grant(rule: Rule) -> bool:
     return bool(rule.granted_commands) or rule.granted_line is not None
 
 
-def _possible_paths_in(text: str) -> set[str]:
+def _possible_paths_in_argument(text: str) -> set[str]:
     """Return what an argument may name as a file: itself, its parts (`--out=x`, `-Wl,-o,x`), and what follows an
     option's letters (`-ox`, `-qox`)."""
     letters = range(2, min(len(text), _MOST_LETTERS)) if text.startswith("-") and text[1:2] != "-" else ()
@@ -405,10 +407,10 @@ class _HiddenCommands(NamedTuple):
             unknown,
             tuple(_commands_behind_shells(command)) if unknown and folders is not None else (),
             command.code
-            or sets_unsafe_variables(command)
-            or can_run_arguments(command)
-            or is_running_text_of_line(command, line),
-            tuple(ShellCommand(text, (literal_word(text),)) for text in find_texts_fed_to_commands(line))
+            or has_unsafe_assignments(command)
+            or can_run_command_in_arguments(command)
+            or is_running_inline_script(command, line),
+            tuple(ShellCommand(text, (literal_word(text),)) for text in find_inline_stdin_texts(line))
             if folders is not None
             else (),
             frozenset() if folders is None else unresolved_programs(command, folders),
@@ -417,9 +419,9 @@ class _HiddenCommands(NamedTuple):
     def can_include_restricted_command(
         self, rule: Rule, command: ShellCommand, args: Mapping[str, JsonValue]
     ) -> bool:
-        if self.words and _is_behind_program(rule, command):
+        if self.words and _can_rule_match_arguments(rule, command):
             return True
-        if self.code and any(_is_named_in_code(rule, one) for one in (command, *self.texts)):
+        if self.code and any(_can_rule_match_code(rule, one) for one in (command, *self.texts)):
             return True
         if any(match_restricting_rule(rule, one, args) is not Match.NO for one in self.shells):
             return True
@@ -433,15 +435,17 @@ class _HiddenCommands(NamedTuple):
 def _commands_behind_shells(command: ShellCommand) -> Iterator[ShellCommand]:
     words = command.words
     shells = [
-        at for at, word in enumerate(words) if at and word.literal and known_program_name(word.text) in SHELLS
+        at
+        for at, word in enumerate(words)
+        if at and word.literal and canonical_program_name(word.text) in SHELLS
     ]
     for at in shells[:_MOST_SHELLS]:
-        yield from commands_run_by_words(words[at : at + _MOST_BEHIND])
+        yield from parse_command_words(words[at : at + _MOST_BEHIND])
     if len(shells) > _MOST_SHELLS:
         yield ANYTHING
 
 
-def _is_behind_program(rule: Rule, command: ShellCommand) -> bool:
+def _can_rule_match_arguments(rule: Rule, command: ShellCommand) -> bool:
     """Return whether several words that the rule restricts stand behind the program: `strange-wrapper git -C .
     push`."""
     words = command.argv
@@ -460,11 +464,11 @@ def _is_behind_program(rule: Rule, command: ShellCommand) -> bool:
 
 def _is_matching_several_words(pattern: Pattern, words: Sequence[str]) -> bool:
     """Return whether a pattern meets several words at the beginning, with or without options between."""
-    whole = pattern.is_matching_beginning(" ".join(words)) or is_matching_past_options(pattern, words)
-    return whole and not pattern.is_matching_beginning(words[0])
+    whole = pattern.is_match_at_start(" ".join(words)) or can_match_past_options(pattern, words)
+    return whole and not pattern.is_match_at_start(words[0])
 
 
-def _is_named_in_code(rule: Rule, command: ShellCommand) -> bool:
+def _can_rule_match_code(rule: Rule, command: ShellCommand) -> bool:
     """Return whether program text in the arguments names what the rule restricts: `awk 'BEGIN{system("rm -rf
     /")}'`."""
     text = _QUOTES.sub(" ", _JOINS.sub("", " ".join(command.argv)))
@@ -473,8 +477,8 @@ def _is_named_in_code(rule: Rule, command: ShellCommand) -> bool:
     if rule.command_pattern is not None:
         begins = (text[place.start() :] for place in islice(_WORD.finditer(text), _MOST_WORDS))
         later = (words[at : at + _MOST_BEHIND] for at in range(min(len(words), _MOST_WORDS)))
-        return any(map(rule.command_pattern.is_matching_beginning, begins)) or any(
-            is_matching_past_options(rule.command_pattern, w) for w in later
+        return any(map(rule.command_pattern.is_match_at_start, begins)) or any(
+            can_match_past_options(rule.command_pattern, w) for w in later
         )
     return any(_is_prefix_at(p, words, at) for p in rule.command_prefixes for at in range(len(words)))
 

@@ -15,10 +15,10 @@ from interlock.services.policy.grant_coverage import (
 )
 from interlock.services.policy.plain_reading import load_command_table
 from interlock.services.policy.programs import is_valueless_flag, plain_spellings, resolve_command
-from interlock.services.shell.commands import LANGUAGES, known_program_name
+from interlock.services.shell.commands import LANGUAGES, canonical_program_name
 from interlock.services.shell.danger import UNKNOWN
 from interlock.services.shell.model import ShellCommand, Word, literal_word, program_name
-from interlock.services.shell.parse import commands_run_by_words
+from interlock.services.shell.parse import parse_command_words
 
 _BEGINNING = re.compile(r"[a-z0-9:]*")
 """Of an abbreviated target: `dP` may be `deployProduction`."""
@@ -53,13 +53,13 @@ class Runner(BaseModel, extra="forbid", frozen=True, defer_build=True):
         text = words[at].text
         name, sign, value = text.partition("=")
         if self.cluster and (letters := _CLUSTER.fullmatch(text)):
-            return self._read_letters(letters[1], words, at, found)
+            return self._read_option_cluster(letters[1], words, at, found)
         if text in self.files or (sign and name in self.files):
             found.files.append(value if sign else words[at + 1].text if at + 1 < len(words) else "")
         elif text[:2] in self.files and not text.startswith("--"):
             found.files.append(text[2:])
-        if text in self.select or self._is_abbreviation(text):
-            return self._read_selected(words, at + 1, found)
+        if text in self.select or self._is_abbreviated_select_option(text):
+            return self._read_selected_targets(words, at + 1, found)
         if sign and name in self.select:
             found.add_targets(at, value, f"{name}=")
         elif text[:2] in self.select and not text.startswith("--"):
@@ -71,11 +71,13 @@ class Runner(BaseModel, extra="forbid", frozen=True, defer_build=True):
             found.settings.append(at)
         return at + 2 if text in self.takes else at + 1
 
-    def _is_abbreviation(self, text: str) -> bool:
+    def _is_abbreviated_select_option(self, text: str) -> bool:
         """Return whether it is the beginning of a long option that selects targets."""
         return len(text) > 3 and text.startswith("--") and any(o.startswith(text) for o in self.select)
 
-    def _read_letters(self, letters: str, words: Sequence[Word], at: int, found: "RunnerTargets") -> int:
+    def _read_option_cluster(
+        self, letters: str, words: Sequence[Word], at: int, found: "RunnerTargets"
+    ) -> int:
         """Read letters behind one dash, the last of which may have a value."""
         for place, letter in enumerate(letters):
             name, value = f"-{letter}", letters[place + 1 :]
@@ -83,14 +85,14 @@ class Runner(BaseModel, extra="forbid", frozen=True, defer_build=True):
                 if value:
                     found.add_targets(at, value, f"-{letters[: place + 1]}")
                     return at + 1
-                return self._read_selected(words, at + 1, found)
+                return self._read_selected_targets(words, at + 1, found)
             if name in self.takes:
                 if name in self.files:
                     found.files.append(value or (words[at + 1].text if at + 1 < len(words) else ""))
                 return at + 1 if value else at + 2
         return at + 1
 
-    def _read_selected(self, words: Sequence[Word], at: int, found: "RunnerTargets") -> int:
+    def _read_selected_targets(self, words: Sequence[Word], at: int, found: "RunnerTargets") -> int:
         while at < len(words) and not words[at].known_start.startswith("-"):
             found.add_targets(at, words[at].text)
             at += 1
@@ -107,16 +109,16 @@ class Runner(BaseModel, extra="forbid", frozen=True, defer_build=True):
                 return False
             if text in self.alone or self.bare:
                 found.add_targets(at, self.alone.get(text, text))
-            return not self._can_be_value(words, at)
+            return not self._can_be_option_value(words, at)
         if self.select or (text.isdecimal() and not self.first):
             return False
         if SETS.fullmatch(text) and not self.first:
             found.settings.append(at)
         else:
             found.add_targets(at, text)
-        return self.first and not self._can_be_value(words, at)
+        return self.first and not self._can_be_option_value(words, at)
 
-    def _can_be_value(self, words: Sequence[Word], at: int) -> bool:
+    def _can_be_option_value(self, words: Sequence[Word], at: int) -> bool:
         """Return whether a word may belong to the option before it: `npm run --cache x deploy`."""
         before = words[at - 1]
         plain = not before.known_start.startswith("-") or before.text == "--" or "=" in before.text
@@ -139,9 +141,9 @@ class RunnerTargets:
     files: list[str] = field(default_factory=list[str])
     """Files that say what the targets are."""
 
-    def add_targets(self, at: int, text: str, before: str = "") -> None:
+    def add_targets(self, at: int, text: str, prefix: str = "") -> None:
         names = text.split(",") if self.runner.select else [text]
-        self.targets += [(at, name, before) for name in names if name]
+        self.targets += [(at, name, prefix) for name in names if name]
 
 
 @cache
@@ -218,21 +220,21 @@ def _single_target_command(command: ShellCommand, found: RunnerTargets, number: 
     return replace(command, words=words, text=" ".join(w.text for w in words))
 
 
-def can_run_arguments(command: ShellCommand) -> bool:
+def can_run_command_in_arguments(command: ShellCommand) -> bool:
     """Return whether it may run a command that stands among its arguments, behind options or in one word: `npx -c
     'x y'`."""
     if not command.words or find_grant_row(command.argv) is not None:
         return False
     program, later = program_name(command.words[0].text), command.argv[1:]
-    return any(row[0] == program and _is_in_order(row[1:], later) for row in _load_executors())
+    return any(row[0] == program and _is_subsequence(row[1:], later) for row in _load_executors())
 
 
-def _is_in_order(wanted: Sequence[str], words: Sequence[str]) -> bool:
+def _is_subsequence(wanted: Sequence[str], words: Sequence[str]) -> bool:
     remaining = iter(words)
     return all(name in remaining for name in wanted)
 
 
-def plain_target_commands(command: ShellCommand, folders: Sequence[str]) -> Iterator[ShellCommand]:
+def expand_to_plain_commands(command: ShellCommand, folders: Sequence[str]) -> Iterator[ShellCommand]:
     """Yield the plain commands that run each target: rules that restrict one of them meet it."""
     own = [command, *plain_spellings(command, folders)]
     inner = [one for each in own for one in _inner_commands(each)]
@@ -262,7 +264,7 @@ def _inner_commands(command: ShellCommand) -> Iterator[ShellCommand]:
     pending, seen = [0], {0}
     while pending:
         at = pending.pop()
-        starts = {at + start for start in _inner_starts(command.words[at:])} - seen
+        starts = {at + start for start in _inner_command_starts(command.words[at:])} - seen
         seen |= starts
         pending += starts
         yield from (_to_inner_command(command.words[start:]) for start in sorted(starts))
@@ -273,7 +275,7 @@ def _inner_commands(command: ShellCommand) -> Iterator[ShellCommand]:
 
 def find_inner_danger(command: ShellCommand) -> str | None:
     """Return a clause saying what is dangerous about a command that it may run: `uv run pytest -p x`."""
-    inner = (one for behind in _inner_commands(command) for one in commands_run_by_words(behind.words))
+    inner = (one for behind in _inner_commands(command) for one in parse_command_words(behind.words))
     return next((c.danger for c in inner if c.danger and c.danger != UNKNOWN), None)
 
 
@@ -309,14 +311,14 @@ def has_unclear_targets(command: ShellCommand) -> bool:
         return False
     odd = any(_PLAIN_NAME.fullmatch(_ARGUMENTS.sub("", name)) is None for _, name, _ in found.targets)
     given = (command.words[at].text for at in found.settings if at < len(command.words))
-    return odd or any(map(_is_input_file, found.files)) or any(text.startswith(".") for text in given)
+    return odd or any(map(_is_dynamic_input_path, found.files)) or any(text.startswith(".") for text in given)
 
 
-def _is_input_file(path: str) -> bool:
+def _is_dynamic_input_path(path: str) -> bool:
     return path in ("", "-") or path.startswith(("/dev/", "/proc/", "<(", "$", "`"))
 
 
-def _inner_starts(command: tuple[Word, ...]) -> Sequence[int]:
+def _inner_command_starts(command: tuple[Word, ...]) -> Sequence[int]:
     """Return where the command that `uv run make deploy` runs may begin: behind options, of which the last may have
     a value, or behind `--`."""
     words = tuple(word.text for word in command)
@@ -329,7 +331,7 @@ def _inner_starts(command: tuple[Word, ...]) -> Sequence[int]:
 
 
 def _to_inner_command(words: tuple[Word, ...]) -> ShellCommand:
-    text, program = " ".join(w.text for w in words), known_program_name(words[0].text)
+    text, program = " ".join(w.text for w in words), canonical_program_name(words[0].text)
     return ShellCommand(text, words, code=program in LANGUAGES)
 
 
@@ -338,14 +340,14 @@ def _to_target_command(lead: Sequence[str], target: Word) -> ShellCommand:
     return ShellCommand(" ".join(w.text for w in words), words)
 
 
-def sets_unsafe_variables(command: ShellCommand, known: int = 0) -> bool:
-    """Return whether it sets variables that may name programs, behind its first `known` words."""
+def has_unsafe_assignments(command: ShellCommand, skipped_words: int = 0) -> bool:
+    """Return whether it sets variables that may name programs, behind its first `skipped_words` words."""
     found = parse_runner_targets(command)
     if found is None:
         return False
     row = find_grant_row(command.argv)
     variables = row[1].variables if row else frozenset[str]()
-    words = [command.words[at] for at in found.settings if known <= at < len(command.words)]
+    words = [command.words[at] for at in found.settings if skipped_words <= at < len(command.words)]
     return not all(
         w.literal and is_harmless_variable_setting(_OPTION.sub("", w.text), variables) for w in words
     )

@@ -65,7 +65,7 @@ def describe_unpacked_trusted_file(
             None,
         )
     except _UnknownNames as unseen:
-        places = (real for place in unseen.args[0] for real in _real_places(place, reading))
+        places = (real for place in unseen.args[0] for real in _real_paths(place, reading))
         inside = any(root.is_relative_to(real) for real in places for root in reading.workspace.roots)
         return "writes files into the workspace's own folder whose names aren't known" if inside else None
 
@@ -82,7 +82,7 @@ def _find_written_members(
     if program == "unzip":
         return _members_from_unzip(words, reading)
     if program in _UNSEEN:
-        return _reject_unread_formats(program, words)
+        return _reject_unsupported_formats(program, words)
     if program in ("cp", "rsync", "scp", "mv", "ditto"):
         return _members_from_copied_folders(program, words, reading)
     if program == "git":
@@ -112,13 +112,13 @@ def _describe_trusted_member(member: _Member, place: str, reading: LineReading) 
                     return f"writes {posixpath.normpath(whole)!r} ({found.what})"
         at = next((at for at, part in enumerate(parts) if part in (".git", "git~1")), None)
         of_git = at is not None and parts[at + 1 : at + 2] and parts[at + 1] in OF_GIT
-        places = _real_places(whole, reading) if of_git else ()
+        places = _real_paths(whole, reading) if of_git else ()
         if any(real.is_relative_to(root) for real in places for root in reading.workspace.roots):
             return f"writes {posixpath.normpath(whole)!r} (what git runs and believes)"
     return None
 
 
-def _real_places(path: str, reading: LineReading) -> list[Path]:
+def _real_paths(path: str, reading: LineReading) -> list[Path]:
     return [Path(os.path.realpath(reading.workspace.root / base / path)) for base in reading.folders_or_root]
 
 
@@ -127,7 +127,7 @@ def _existing_files(texts: Texts, reading: LineReading) -> list[Path]:
     return [place for place in places if os.path.isfile(place)]  # noqa: PTH113 - a name may be too long for Path.is_file
 
 
-def _existing_archives(named: Texts, folders: Sequence[str], reading: LineReading) -> list[Path]:
+def _require_existing_archives(named: Texts, folders: Sequence[str], reading: LineReading) -> list[Path]:
     """Return the archives that are there. Raise `_UnknownNames` if one isn't, and the line may make it."""
     found = _existing_files(named, reading)
     if not found and (not named or len(reading.line.commands) > 1 or {"-", "/dev/stdin"} & {*named}):
@@ -149,13 +149,13 @@ def _members_from_tar(words: Sequence[Texts], reading: LineReading) -> _WrittenM
     if any(map(_RENAMES.fullmatch, (text.partition("=")[0] for text in flat[1:]))):
         raise _UnknownNames(["."])
     strip = next(iter(_option_values(words, ("--strip-components", "--strip"))), "0")
-    archives = _existing_archives([*tar_archive_names(words)], folders, reading)
+    archives = _require_existing_archives([*tar_archive_names(words)], folders, reading)
     skipped = int(strip) if strip.isdigit() else 0
     return folders, (m for file in archives for m in _tar_members(file, skipped, folders))
 
 
-def _is_letter_cluster(text: str, first: bool) -> bool:
-    return bool(re.fullmatch(r"-[A-Za-z]+", text)) or (first and bool(re.fullmatch(r"[A-Za-z]+", text)))
+def _is_letter_cluster(text: str, is_first: bool) -> bool:
+    return bool(re.fullmatch(r"-[A-Za-z]+", text)) or (is_first and bool(re.fullmatch(r"[A-Za-z]+", text)))
 
 
 def tar_archive_names(words: Sequence[Texts]) -> Iterator[str]:
@@ -175,7 +175,7 @@ def tar_archive_names(words: Sequence[Texts]) -> Iterator[str]:
             yield text.partition("f")[2]
 
 
-def _tar_members(file: Path, skipped: int, folders: Sequence[str]) -> Iterator[_Member]:
+def _tar_members(file: Path, strip_components: int, folders: Sequence[str]) -> Iterator[_Member]:
     if file.stat().st_size > _LARGEST:
         raise _UnknownNames(folders)
     try:
@@ -184,7 +184,9 @@ def _tar_members(file: Path, skipped: int, folders: Sequence[str]) -> Iterator[_
                 if count > _MOST_ENTRIES:
                     raise _UnknownNames(folders)
                 parts = member.name.lstrip("/").split("/")
-                for some in dict.fromkeys((skipped, skipped + (parts[0] == "." and skipped > 0))):
+                for some in dict.fromkeys(
+                    (strip_components, strip_components + (parts[0] == "." and strip_components > 0))
+                ):
                     name = "/".join(parts[some:])
                     if name:
                         yield _Member(name, member.linkname if member.issym() or member.islnk() else "")
@@ -206,11 +208,11 @@ def _members_from_unzip(words: Sequence[Texts], reading: LineReading) -> _Writte
     folders = [*_option_values(words, ("-d",))] or ["."]
     operands = [texts for texts in words if not texts[0].startswith("-")]
     named = [name for texts in operands[:1] for text in texts for name in (text, f"{text}.zip")]
-    archives = _existing_archives(named, folders, reading)
+    archives = _require_existing_archives(named, folders, reading)
     return folders, (m for file in archives for m in _zip_members(file, "j" in letters, folders))
 
 
-def _zip_members(file: Path, junks: bool, folders: Sequence[str]) -> Iterator[_Member]:
+def _zip_members(file: Path, junk_paths: bool, folders: Sequence[str]) -> Iterator[_Member]:
     try:
         with zipfile.ZipFile(file) as archive:
             entries = archive.infolist()
@@ -220,7 +222,7 @@ def _zip_members(file: Path, junks: bool, folders: Sequence[str]) -> Iterator[_M
                 is_link = stat.S_ISLNK(entry.external_attr >> 16) and entry.file_size < 4_096
                 leads = archive.read(entry).decode(errors="replace") if is_link else ""
                 yield _Member(
-                    posixpath.basename(entry.filename) if junks else entry.filename.lstrip("/"), leads
+                    posixpath.basename(entry.filename) if junk_paths else entry.filename.lstrip("/"), leads
                 )
     except zipfile.BadZipFile:
         return  # unzip can't read it either
@@ -228,7 +230,7 @@ def _zip_members(file: Path, junks: bool, folders: Sequence[str]) -> Iterator[_M
         raise _UnknownNames(folders) from error
 
 
-def _reject_unread_formats(program: str, words: Sequence[Texts]) -> _WrittenMembers | None:
+def _reject_unsupported_formats(program: str, words: Sequence[Texts]) -> _WrittenMembers | None:
     """Raise `_UnknownNames` if a program unpacks a format that isn't looked into."""
     flat = [text for texts in words for text in texts]
     first = flat[0] if flat else ""
@@ -257,7 +259,7 @@ def _members_from_python_archive(words: Sequence[Texts], reading: LineReading) -
     if not given or given[0] not in ("-e", "--extract"):
         return None
     folders = given[2:3] or ["."]
-    files = _existing_archives(given[1:2], folders, reading)
+    files = _require_existing_archives(given[1:2], folders, reading)
     if not files:
         return None
     members = (

@@ -22,9 +22,9 @@ from interlock.services.policy.rule import (
 )
 from interlock.services.policy.rule_files import (
     RuleProblem,
+    build_fallback_ask_rule,
     is_usable_tool_name,
     load_shipped_rules,
-    make_asking_stand_in,
     split_command_words,
 )
 from interlock.state.calls import ApprovalMode, Decision, Risk
@@ -178,21 +178,21 @@ def rules_from_settings(settings: Settings) -> tuple[list[Rule], list[RuleProble
         for entry in entries:
             source = f"settings {setting} {entry!r}"
             try:
-                rules.append(_to_entry_rule(entry, source, decision, priority))
+                rules.append(_rule_from_settings_entry(entry, source, decision, priority))
             except ValueError as error:
                 effect = "it allows nothing" if decision == "allow" else "everything asks until it is right"
                 problems.append(RuleProblem(source, str(error), effect))
                 if decision != "allow":
-                    rules.append(make_asking_stand_in(source, USER, ("*",), str(error)))
+                    rules.append(build_fallback_ask_rule(source, USER, ("*",), str(error)))
     more = (
-        *(_rules_against_other_tools() if tools.core else ()),
+        *(_deny_rules_for_unlisted_tools() if tools.core else ()),
         *_server_rules(settings),
         *auto_approval_rules(settings),
     )
     return [*rules, *more], problems
 
 
-def _to_entry_rule(entry: str, source: str, decision: Decision, priority: int) -> Rule:
+def _rule_from_settings_entry(entry: str, source: str, decision: Decision, priority: int) -> Rule:
     """Return the rule of one entry in settings. Raise `ValueError`."""
     narrowed = _CALL.fullmatch(entry.strip())
     name = canonical_tool_name(narrowed[1] if narrowed else entry.strip())
@@ -205,7 +205,7 @@ def _to_entry_rule(entry: str, source: str, decision: Decision, priority: int) -
     return Rule(source, (name,), decision, USER, priority, command_prefixes=prefixes)
 
 
-def _rules_against_other_tools() -> Iterator[Rule]:
+def _deny_rules_for_unlisted_tools() -> Iterator[Rule]:
     """Yield rules that deny what `tools.core` doesn't name; plan mode is exempt: it has its own list."""
     for risk in _OUTSIDE:
         yield Rule(
@@ -268,25 +268,25 @@ def auto_approval_rules(settings: Settings) -> Iterator[Rule]:
 
 
 def _auto_approval_rule(
-    name: str, tools: tuple[str, ...], decision: Decision, prefix: str = "", more: float = 0
+    name: str, tools: tuple[str, ...], decision: Decision, prefix: str = "", priority_offset: float = 0
 ) -> Rule:
     return Rule(
         source=f"settings task.{name}",
         tools=tools,
         decision=decision,
         tier=USER,
-        priority=_PRIORITY + more,
+        priority=_PRIORITY + priority_offset,
         modes=_MODES if decision == "allow" else frozenset(),
         command_prefixes=((*prefix.split(),),) if prefix else (),
     )
 
 
 def _command_prefix_rules(
-    name: str, beginnings: Iterable[str], decision: Decision, more: float
+    name: str, prefixes: Iterable[str], decision: Decision, priority_offset: float
 ) -> Iterator[Rule]:
-    for text in (beginning.strip() for beginning in beginnings):
+    for text in (beginning.strip() for beginning in prefixes):
         prefix, length = ("", 0) if text == "*" else (text, min(len(text), _LONGEST))
         if text:
             yield _auto_approval_rule(
-                f"{name} {text!r}", ("execute_command",), decision, prefix, length + more
+                f"{name} {text!r}", ("execute_command",), decision, prefix, length + priority_offset
             )

@@ -66,7 +66,7 @@ def _process_start_time_from_ps(pid: int) -> str:
     return "" if status.startswith("Z") else started.strip()
 
 
-def current_process() -> ProcessIdentity:
+def current_process_identity() -> ProcessIdentity:
     return ProcessIdentity(host_name(), boot_id(), os.getpid(), process_start_time(os.getpid()))
 
 

@@ -25,7 +25,7 @@ from interlock.services.process.supervisor_client import (
     Mode,
     SupervisedCommand,
     freeze_commands,
-    wait_readable,
+    wait_until_readable,
 )
 from interlock.services.sandbox.mounts import ATTEMPTS, WorkspaceChangedError
 from interlock.services.sandbox.sandbox import CommandSandbox, Sandbox
@@ -79,7 +79,7 @@ class SupervisedProcesses:
         stdin: bytes | None = None,
         on_output: Callable[[str], None] | None = None,
         on_errors: Callable[[bytes], None] | None = None,
-        ours: bool = False,
+        trusted_helper: bool = False,
     ) -> ProcessEnd:
         """See `Processes.run`; a failure possibly caused by the sandbox has a `hint`."""
 
@@ -87,8 +87,8 @@ class SupervisedProcesses:
             # Output of our programs and hooks is parsed and not redacted: a mark could become an argument.
             output = ProcessOutput(limit_chars, self._outputs, self._redact if on_output else None)
             watch = CommandWatch(output, on_output)
-            async with self._freeze_others(ours):
-                inside = None if ours else await self._enter_sandbox(stack, cwd)
+            async with self._freeze_other_commands(trusted_helper):
+                inside = None if trusted_helper else await self._enter_sandbox(stack, cwd)
                 with ExitStack() as theirs:  # the command's ends of the pipes
                     write = watch.open_pipe(stack, theirs, watch.receive_output)
                     stderr = watch.open_pipe(stack, theirs, on_errors) if on_errors else None
@@ -96,8 +96,8 @@ class SupervisedProcesses:
                         "once", argv, inside, env, cwd=cwd, output=write, errors=stderr, stdin=stdin
                     )
                 stack.callback(child.close)
-                stack.callback(output.discard)
-                await self._release_command(stack, child, inside, last)
+                stack.callback(output.discard_spool)
+                await self._release_sandboxed_command(stack, child, inside, last)
             ended = await watch.wait_for_end(child, timeout_s, inactivity_s or float("inf"))
             return (
                 replace(ended, hint=await asyncio.to_thread(inside.quarantine_and_hint, ended))
@@ -117,7 +117,7 @@ class SupervisedProcesses:
         cwd: Path,
         label: str,
         env: Mapping[str, str] | None = None,
-        ours: bool = False,
+        trusted_helper: bool = False,
     ) -> int:
         """Start a command in the background and return its pid. Output goes to a file in `outputs/`.
 
@@ -126,8 +126,8 @@ class SupervisedProcesses:
 
         async def attempt(stack: ExitStack, last: bool) -> int:
             failed = stack.enter_context(ExitStack())
-            async with self._freeze_others(ours):
-                inside = None if ours else await self._enter_sandbox(stack, cwd, alone=False)
+            async with self._freeze_other_commands(trusted_helper):
+                inside = None if trusted_helper else await self._enter_sandbox(stack, cwd, alone=False)
                 path = self._outputs.new_spool_path()
                 failed.callback(path.unlink, missing_ok=True)
                 with path.open("wb") as file:
@@ -135,8 +135,8 @@ class SupervisedProcesses:
                         "background", argv, inside, env, cwd=cwd, output=file.fileno()
                     )
                 failed.callback(child.close)
-                await self._release_command(stack, child, inside, last)
-            await child.wait_started()
+                await self._release_sandboxed_command(stack, child, inside, last)
+            await child.wait_until_started()
             if child.pid is None:
                 raise ValueError(child.error or "its supervisor ended")
             failed.pop_all()
@@ -151,7 +151,7 @@ class SupervisedProcesses:
                 f"Command {label!r} could not be started: {_describe_start_error(error)}."
             ) from error
 
-    def background_processes(self) -> Sequence[Mapping[str, Any]]:
+    def list_background_processes(self) -> Sequence[Mapping[str, Any]]:
         """Background processes of this drive: {pid, label, running, exit_code, output_file}.
 
         `exit_code` is negative for a signal. A command's children may still run when it is no longer `running` itself.
@@ -176,31 +176,31 @@ class SupervisedProcesses:
         for one in self._background:
             one.child.close()
             redact_file(one.output_file, self._redact)
-            self._outputs.release_spool(one.output_file)
+            self._outputs.mark_spool_finished(one.output_file)
         self._held.close()
 
     def _start_supervised(
         self,
         mode: Mode,
         argv: Sequence[str],
-        inside: CommandSandbox | None,
+        sandbox: CommandSandbox | None,
         env: Mapping[str, str] | None,
-        **more: Any,
+        **options: Any,
     ) -> SupervisedCommand:
-        """Start a command, in the sandbox if there is one. `more`: as `SupervisedCommand` takes it."""
-        make = partial(SupervisedCommand, env={**self._env, **(env or {})}, most=self._most, **more)
-        if inside is None:
+        """Start a command, in the sandbox if there is one. `options`: as `SupervisedCommand` takes it."""
+        make = partial(SupervisedCommand, env={**self._env, **(env or {})}, most=self._most, **options)
+        if sandbox is None:
             return make(argv, mode=mode)
         made = make(
-            inside.wrap_command(argv, GIVEN, GIVEN + 1),
+            sandbox.wrap_command(argv, GIVEN, GIVEN + 1),
             mode="once-sandboxed" if mode == "once" else "background-sandboxed",
-            given=(inside.gate.info, inside.gate.wait),
+            given=(sandbox.gate.info, sandbox.gate.wait),
         )
-        inside.gate.close_child_ends()
+        sandbox.gate.close_child_ends()
         return made
 
     @asynccontextmanager
-    async def _freeze_others(self, ours: bool) -> AsyncGenerator[None]:
+    async def _freeze_other_commands(self, ours: bool) -> AsyncGenerator[None]:
         """While a sandbox is made no other command of the run moves anything, and no other sandbox is made."""
         if ours or self._sandbox is None:
             yield
@@ -210,19 +210,23 @@ class SupervisedProcesses:
                 child.read_messages()
             sessions = [c.session for c in self._live if c.session is not None and not c.over]
             with ExitStack() as stack:
-                await _run_in_thread(partial(stack.enter_context, freeze_commands(sessions)))
+                await _run_in_thread_to_end(partial(stack.enter_context, freeze_commands(sessions)))
                 yield
 
-    async def _release_command(
-        self, stack: ExitStack, child: SupervisedCommand, inside: CommandSandbox | None, last: bool
+    async def _release_sandboxed_command(
+        self,
+        stack: ExitStack,
+        child: SupervisedCommand,
+        sandbox: CommandSandbox | None,
+        is_last_attempt: bool,
     ) -> None:
         """Let the command start in its sandbox. Raises `WorkspaceChangedError`, `ValueError`."""
-        if inside is None:
+        if sandbox is None:
             return
         self._live.add(child)
         stack.callback(self._live.discard, child)
         try:
-            if not await _run_in_thread(inside.gate.start_command) and not last:
+            if not await _run_in_thread_to_end(sandbox.gate.start_command) and not is_last_attempt:
                 raise WorkspaceChangedError(
                     "Bubblewrap ended."
                 )  # its output says why; what was moved may be back
@@ -238,8 +242,8 @@ class SupervisedProcesses:
         if self._sandbox is None:
             return None
         try:
-            return await _run_in_thread(
-                partial(stack.enter_context, self._sandbox.enter_for_command(cwd, alone=alone))
+            return await _run_in_thread_to_end(
+                partial(stack.enter_context, self._sandbox.enter_for_command(cwd, die_with_parent=alone))
             )
         except (OSError, InterlockError) as error:
             raise ValueError(_describe_sandbox_failure(error)) from error
@@ -260,7 +264,7 @@ async def _retry_if_workspace_changed(attempt: Callable[[ExitStack, bool], Await
     raise AssertionError("the last attempt returns or raises")
 
 
-async def _run_in_thread(work: Callable[[], T]) -> T:
+async def _run_in_thread_to_end(work: Callable[[], T]) -> T:
     """Run in a thread, to its end also if the caller is cancelled: what it took would be given back by nobody."""
     task = asyncio.ensure_future(asyncio.to_thread(work))
     try:
@@ -309,7 +313,7 @@ class ProcessOutput:
         self.note = ""
         """Why the file is incomplete or missing."""
 
-    def feed(self, chunk: bytes) -> str:
+    def feed_bytes(self, chunk: bytes) -> str:
         """Add bytes and return the text they complete."""
         if self._redacting:  # before anything is cut, stored or decoded
             chunk = self._redacting.feed(chunk.decode("latin-1")).encode("latin-1")
@@ -321,7 +325,7 @@ class ProcessOutput:
         self._buffer_bytes(chunk)
         return text
 
-    def finish(self) -> str:
+    def finish_decoding(self) -> str:
         """Finish; returns any remaining text, with a replacement for a truncated character."""
         rest = self._redacting.flush().encode("latin-1") if self._redacting else b""
         last = self._decode_chunk(rest)
@@ -330,25 +334,25 @@ class ProcessOutput:
         return last + text
 
     @property
-    def omitted(self) -> int:
+    def omitted_characters(self) -> int:
         """Number of characters left out of `text()`."""
         return max(0, self._total - self._limit)
 
-    def shown_text(self) -> str:
+    def truncated_text(self) -> str:
         """Return all of it, or the first 20 % and last 80 % of the limit around a line stating what is missing."""
         tail = "".join(self._tail)
-        if not self.omitted:
+        if not self.omitted_characters:
             return self._head + tail
-        return f"{self._head}\n[… {self.omitted:,} characters left out …]\n{tail[-self._tail_limit :]}"
+        return f"{self._head}\n[… {self.omitted_characters:,} characters left out …]\n{tail[-self._tail_limit :]}"
 
-    def save(self) -> Path | None:
+    def save_full_output(self) -> Path | None:
         """Make the full output durable (may be slow), content-addressed; None if nothing was left out or on failure."""
         if self._spool is None:
             return None
         try:
             self._spool.flush()
             os.fsync(self._spool.fileno())
-            named = self._outputs.rename_to_digest(Path(self._spool.name), self._digest.hexdigest())
+            named = self._outputs.rename_spool_to_digest(Path(self._spool.name), self._digest.hexdigest())
         except OSError as error:
             self._stop_saving(error)
             return None
@@ -356,7 +360,7 @@ class ProcessOutput:
         self._spool = None
         return named
 
-    def discard(self) -> None:
+    def discard_spool(self) -> None:
         """Close and remove the file unless it was saved."""
         if self._spool is not None:
             spool, self._spool = self._spool, None
@@ -380,7 +384,7 @@ class ProcessOutput:
         try:
             if self._spool is None:
                 self._raw += chunk
-                if not self.omitted:
+                if not self.omitted_characters:
                     return
                 self._spool = self._outputs.new_spool_path().open("wb")
                 chunk, self._raw = bytes(self._raw), bytearray()
@@ -399,7 +403,7 @@ class ProcessOutput:
     def _stop_saving(self, error: OSError) -> None:
         self.note = f"the full output could not be kept: {error.strerror or error}"
         self._raw = bytearray()
-        self.discard()
+        self.discard_spool()
 
 
 _CHUNK = 65_536
@@ -409,7 +413,7 @@ _STOP_S = GRACE_S + 6.0
 _DRAIN_S = 1.0
 """Only processes that escaped their supervisor (`describe_possible_escapes`) can keep the output open for longer."""
 
-Why = Literal["exited", "timeout", "inactivity"]
+_EndReason = Literal["exited", "timeout", "inactivity"]
 
 
 class CommandWatch:
@@ -419,13 +423,15 @@ class CommandWatch:
         self._output, self._on_output = output, on_output
         self._sources: dict[int, Callable[[bytes], None]] = {}
 
-    def open_pipe(self, ours: ExitStack, theirs: ExitStack, take: Callable[[bytes], None]) -> int:
-        """Return the command's end of a pipe; `take` gets what comes out of ours, and nothing at its end."""
+    def open_pipe(
+        self, our_ends: ExitStack, command_ends: ExitStack, on_bytes: Callable[[bytes], None]
+    ) -> int:
+        """Return the command's end of a pipe; `on_bytes` gets what comes out of ours, and nothing at its end."""
         read, write = os.pipe()
-        ours.callback(os.close, read)
-        theirs.callback(os.close, write)
+        our_ends.callback(os.close, read)
+        command_ends.callback(os.close, write)
         os.set_blocking(read, False)
-        self._sources[read] = take
+        self._sources[read] = on_bytes
         return write
 
     async def wait_for_end(
@@ -434,11 +440,11 @@ class CommandWatch:
         """Wait for the command, all its descendants and all that they write."""
         self._child = child
         self._started, self._spoke = child.asked_at, time.monotonic()
-        end = asyncio.ensure_future(self._child.wait_finished())
+        end = asyncio.ensure_future(self._child.wait_until_finished())
         pumps = [asyncio.ensure_future(self._pump_pipe(*source)) for source in self._sources.items()]
         try:
             try:
-                why = await self._wait_until(end, timeout_s, inactivity_s)
+                why = await self._wait_until_end_or_timeout(end, timeout_s, inactivity_s)
             except asyncio.CancelledError:
                 await self._stop_and_wait(end)
                 raise
@@ -451,9 +457,11 @@ class CommandWatch:
             for task in (end, *pumps):
                 task.cancel()
             await asyncio.gather(end, *pumps, return_exceptions=True)
-        return await self._to_ended(why)
+        return await self._build_process_end(why)
 
-    async def _wait_until(self, end: asyncio.Future[None], timeout_s: float, inactivity_s: float) -> Why:
+    async def _wait_until_end_or_timeout(
+        self, end: asyncio.Future[None], timeout_s: float, inactivity_s: float
+    ) -> _EndReason:
         while not end.done():
             now, over, silent = time.monotonic(), self._started + timeout_s, self._spoke + inactivity_s
             if now >= over:
@@ -465,34 +473,38 @@ class CommandWatch:
         return "exited"
 
     async def _stop_and_wait(self, end: asyncio.Future[None]) -> None:
-        self._child.stop()
+        self._child.terminate()
         await asyncio.wait({end}, timeout=_STOP_S)
 
-    async def _pump_pipe(self, source: int, take: Callable[[bytes], None]) -> None:
+    async def _pump_pipe(self, source: int, on_bytes: Callable[[bytes], None]) -> None:
         while True:
-            await wait_readable(source)
+            await wait_until_readable(source)
             chunk = os.read(source, _CHUNK)
             self._spoke = time.monotonic()
-            take(chunk)
+            on_bytes(chunk)
             if not chunk:
                 return
 
     def receive_output(self, chunk: bytes) -> None:
-        text = self._output.feed(chunk) if chunk else self._output.finish()
+        text = self._output.feed_bytes(chunk) if chunk else self._output.finish_decoding()
         if text and self._on_output:
             self._on_output(text)
 
-    async def _to_ended(self, why: Why) -> ProcessEnd:
-        file = await asyncio.to_thread(self._output.save) if self._output.omitted else None
-        child, how = self._child, why
-        if why == "exited" and child.is_lost:
+    async def _build_process_end(self, end_reason: _EndReason) -> ProcessEnd:
+        file = (
+            await asyncio.to_thread(self._output.save_full_output)
+            if self._output.omitted_characters
+            else None
+        )
+        child, how = self._child, end_reason
+        if end_reason == "exited" and child.has_unknown_outcome:
             how = "lost"
         return ProcessEnd(
             how="not_started" if child.error else "limit" if child.limit else how,
             exit_code=child.exit_code,
             signal=_signal_name(child.signal),
-            output=child.error or self._output.shown_text(),
-            omitted=self._output.omitted,
+            output=child.error or self._output.truncated_text(),
+            omitted=self._output.omitted_characters,
             full_output=file,
             duration_s=time.monotonic() - self._started,
             note=self._output.note,

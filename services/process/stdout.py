@@ -16,18 +16,18 @@ _own: TextIO | None = None
 """None: not kept, or the process's stdout isn't descriptor 1."""
 
 
-def own_stdout() -> TextIO:
+def original_stdout() -> TextIO:
     """Return where this process's own output goes."""
     return _own or sys.stdout
 
 
 @contextmanager
 def redirect_stdout_to_stderr() -> Generator[None]:
-    """Within it, descriptor 1 is stderr, also in programs that are started; `own_stdout` is what it was before."""
+    """Within it, descriptor 1 is stderr, also in programs that are started; `original_stdout` is what it was before."""
     global _users
     with _lock:
         if not _users:
-            _redirect_descriptor()
+            _redirect_stdout_descriptor()
         _users += 1
     try:
         yield
@@ -35,7 +35,7 @@ def redirect_stdout_to_stderr() -> Generator[None]:
         with _lock:
             _users -= 1
             if not _users:
-                _restore_descriptor()
+                _restore_stdout_descriptor()
 
 
 @contextmanager
@@ -45,7 +45,7 @@ def redirect_prints_to_stderr() -> Generator[None]:
         yield
 
 
-def _redirect_descriptor() -> None:
+def _redirect_stdout_descriptor() -> None:
     global _real, _own
     sys.stdout.flush()
     _real = os.dup(1)
@@ -57,7 +57,7 @@ def _redirect_descriptor() -> None:
         )
 
 
-def _restore_descriptor() -> None:
+def _restore_stdout_descriptor() -> None:
     global _own
     own, _own = _own, None
     try:

@@ -120,7 +120,7 @@ def _read_file(path: str | int) -> bytes:
         return file.read()
 
 
-def _find_descendants(of: int) -> dict[int, int]:
+def _find_descendants(ancestor: int) -> dict[int, int]:
     """Map descendants to their process groups, parents first."""
     children: dict[int, list[int]] = {}
     groups: dict[int, int] = {}
@@ -130,7 +130,7 @@ def _find_descendants(of: int) -> dict[int, int]:
                 parent, group = map(int, _read_file(f"/proc/{name}/stat").rpartition(b")")[2].split()[1:3])
                 children.setdefault(parent, []).append(int(name))
                 groups[int(name)] = group
-    found = list(children.get(of, ()))
+    found = list(children.get(ancestor, ()))
     for pid in found:
         found += children.get(pid, ())
     return {pid: groups[pid] for pid in found}
@@ -144,7 +144,7 @@ def _list_children(pid: int) -> list[int]:
     return found
 
 
-def _process_memory(pid: int) -> int:
+def _proportional_memory(pid: int) -> int:
     """Return memory in bytes; shared memory is split among its users. 0 if unreadable."""
     with suppress(OSError, ValueError):
         for line in _read_file(f"/proc/{pid}/smaps_rollup").splitlines():
@@ -159,19 +159,23 @@ def _resident_memory(pid: int) -> int:
     return 0
 
 
-def _describe_exceeded_limit(processes: int, memory: int) -> str:
+def _describe_exceeded_limit(max_processes: int, max_memory: int) -> str:
     """Return the limit that this process's descendants exceed, or an empty string."""
     found = _list_children(os.getpid())
     for pid in found:
         found += _list_children(pid)
-        if processes and len(found) > processes:
-            return f"more than {processes:,} processes"
-    if memory and sum(map(_resident_memory, found)) > memory and sum(map(_process_memory, found)) > memory:
-        return f"more than {memory >> 20:,} MB of memory"
+        if max_processes and len(found) > max_processes:
+            return f"more than {max_processes:,} processes"
+    if (
+        max_memory
+        and sum(map(_resident_memory, found)) > max_memory
+        and sum(map(_proportional_memory, found)) > max_memory
+    ):
+        return f"more than {max_memory >> 20:,} MB of memory"
     return ""
 
 
-def _spawn_command(command: list[bytes], variables: dict[bytes, bytes], given: dict[int, int]) -> int:
+def _spawn_command(command: list[bytes], variables: dict[bytes, bytes], inherited: dict[int, int]) -> int:
     """Start the command in its own process group, with descriptors that it inherits under other numbers.
 
     Raises `OSError` like exec.
@@ -179,7 +183,7 @@ def _spawn_command(command: list[bytes], variables: dict[bytes, bytes], given: d
     ignored = (signal.SIGPIPE, signal.SIGXFSZ)  # ignored by Python, and exec would inherit that
     if path := variables.get(b"PATH"):
         os.environb[b"PATH"] = path  # where it is looked for
-    moved = [(os.POSIX_SPAWN_DUP2, own, number) for own, number in given.items()]
+    moved = [(os.POSIX_SPAWN_DUP2, own, number) for own, number in inherited.items()]
     try:
         return os.posix_spawnp(
             command[0],
@@ -191,11 +195,11 @@ def _spawn_command(command: list[bytes], variables: dict[bytes, bytes], given: d
             setsigdef=ignored,
         )
     finally:
-        for descriptor in given:
+        for descriptor in inherited:
             os.close(descriptor)
 
 
-def _release_streams() -> None:
+def _redirect_streams_to_null() -> None:
     """Release the streams: the command's output must end when its processes do."""
     null = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1, 2):
@@ -222,7 +226,7 @@ class Reaper:
         except ChildProcessError:
             self.empty = True
 
-    def kill_all(self) -> None:
+    def kill_all_children(self) -> None:
         """Send SIGKILL repeatedly until none is left."""
         give_up = time.monotonic() + _GIVE_UP_S
         self.reap_ended()
@@ -252,9 +256,9 @@ class Reaper:
             return  # nobody is left in it, and its number may be a stranger's by now
         for number in signals:
             with suppress(*_GONE):
-                os.killpg(self._command_group(), number)
+                os.killpg(self._command_process_group(), number)
 
-    def _command_group(self) -> int:
+    def _command_process_group(self) -> int:
         """Return the command's group; in a sandbox it includes the sandbox's first process, which ignores SIGTERM."""
         below = _find_descendants(self._pid) if self._sandboxed else {}
         return next(iter(below.values()), self._pid)
@@ -276,64 +280,66 @@ class Worker:
         signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda _number, _frame: None)  # without a handler it would not wake us
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            signal.signal(number, self._request_end)
+            signal.signal(number, self._request_kill)
 
-    def run_command(self, command: list[bytes], variables: dict[bytes, bytes], given: dict[int, int]) -> None:
+    def run_command(
+        self, command: list[bytes], variables: dict[bytes, bytes], inherited: dict[int, int]
+    ) -> None:
         if self._lifeline in select.select([self._lifeline], [], [], 0)[0]:
             return  # the run was killed or changed its mind while this process was starting
         _limit_forks(self._most[0])
         try:
             if self._sandboxed:
                 _replace_keyring()
-            pid = _spawn_command(command, variables, given)
+            pid = _spawn_command(command, variables, inherited)
         except OSError as error:
             self._send_status(f"error {error.strerror}: {os.fsdecode(command[0])!r}")
             return
         _raise_priority()
         self._send_status(f"pid {pid}")
-        _release_streams()
+        _redirect_streams_to_null()
         self._wait_for_end(Reaper(pid, self._contained, self._sandboxed))
 
     def _wait_for_end(self, reaper: Reaper) -> None:
         reported = over = False
         while not over:
             reaper.reap_ended()
-            over = self._is_over(reaper)
+            over = self._is_finished(reaper)
             if over:
-                reaper.kill_all()
+                reaper.kill_all_children()
             if reaper.ended is not None and not reported:
                 code = os.waitstatus_to_exitcode(reaper.ended)
                 self._send_status(f"exit {code}" if code >= 0 else f"signal {-code}")
                 reported = True
             if not over:
-                self._read_lifeline(reaper)
+                self._wait_for_event(reaper)
 
-    def _is_over(self, reaper: Reaper) -> bool:
+    def _is_finished(self, reaper: Reaper) -> bool:
         if self._kill_at is not None:
             return reaper.ended is not None or time.monotonic() >= self._kill_at
         if self._keep:  # without a subreaper only the lifeline tells when the group is no longer needed
             return reaper.empty and self._contained
         return reaper.ended is not None
 
-    def _read_lifeline(self, reaper: Reaper) -> None:
+    def _wait_for_event(self, reaper: Reaper) -> None:
         left = _LOOK_S if any(self._most) else None
         if self._kill_at is not None:
             left = max(0.0, self._kill_at - time.monotonic())
         elif excess := _describe_exceeded_limit(*self._most):
             self._send_status(f"limit {excess}")
-            self._request_end()
+            self._request_kill()
             return
         ready = select.select([self._lifeline, self._wake], [], [], left)[0]
         if self._wake in ready:
             os.read(self._wake, 4096)
         if self._lifeline in ready:
             if not os.read(self._lifeline, 64):
-                self._request_end()
+                self._request_kill()
             elif self._kill_at is None:
                 self._kill_at = time.monotonic() + self._grace_s
                 reaper.signal_group(signal.SIGTERM, signal.SIGCONT)
 
-    def _request_end(self, *_: object) -> None:
+    def _request_kill(self, *_: object) -> None:
         self._kill_at = 0.0
 
     def _send_status(self, line: str) -> None:
@@ -341,19 +347,19 @@ class Worker:
             os.write(self._status, f"{line}\n".encode(errors="replace"))
 
 
-def _supervise_command(request: int, lifeline: int, status: int, *places: int) -> None:
+def _supervise_command(request: int, lifeline: int, status: int, *descriptors: int) -> None:
     """Run one command; returns in the guard and in the worker when all is over."""
     os.setsid()
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     os.write(status, f"session {os.getpid()}\n".encode())
-    *streams, folder = places[:4]
-    given = places[4:]
+    *streams, folder = descriptors[:4]
+    given = descriptors[4:]
     for descriptor in (lifeline, status, *given):
         os.set_inheritable(descriptor, False)
     for stream, descriptor in enumerate(streams):
         os.dup2(descriptor, stream)
     os.fchdir(folder)
-    for descriptor in places[:4]:
+    for descriptor in descriptors[:4]:
         os.close(descriptor)
     mode, grace_s, processes, memory, first, count, *rest = _read_file(request).split(b"\0")
     contained = _become_subreaper()
@@ -368,14 +374,14 @@ def _supervise_command(request: int, lifeline: int, status: int, *places: int) -
     for descriptor in given:
         os.close(descriptor)
     _raise_priority()
-    _release_streams()
+    _redirect_streams_to_null()
     os.waitpid(pid, 0)
-    Reaper(pid, contained).kill_all()
+    Reaper(pid, contained).kill_all_children()
 
 
-def main(number: str) -> None:
+def main(socket_descriptor: str) -> None:
     """Fork a supervisor for each request, until the run is gone."""
-    door = socket.socket(fileno=int(number))
+    door = socket.socket(fileno=int(socket_descriptor))
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the guards
     gc.disable()  # a collection touches, and so copies, the pages that a fork shares
     while True:

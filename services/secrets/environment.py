@@ -4,10 +4,11 @@ It contains no secrets and nothing that makes programs wait for a terminal.
 
 Withheld, unless `security.environmentVariableRedaction.allowed` lists them: variables named like a secret (`*_KEY`,
 `*_TOKEN`, `*PASSWORD`, …), values shaped like one (an access key, a JSON Web Token, a private key, a URL with a
-password), and sockets that lend keys (`SSH_AUTH_SOCK`). Everything else is passed on: `PATH`, `HOME`, `LANG`, a virtual
-environment, proxies without a password. Variables from a `.env` file are treated alike.
+password), and sockets that lend keys (`SSH_AUTH_SOCK`). Everything else is passed on: `PATH`, `HOME`, `LANG`, a
+virtual environment, proxies without a password. Variables from a `.env` file are treated alike.
 
-A command can also read the driver's original environment (`/proc/PID/environ`): `clear_own_environment` empties that.
+A command can also read the driver's original environment (`/proc/PID/environ`): `hide_process_environment` empties
+that.
 """
 
 import os
@@ -134,7 +135,7 @@ def secret_headers(headers: Mapping[str, str]) -> dict[str, str]:
     return {name: headers[name].split()[-1] for name in names if headers[name].strip()}
 
 
-def clear_own_environment() -> None:
+def hide_process_environment() -> None:
     """Empty `/proc/PID/environ` on Linux, and restrict this process's memory and core dumps to root. `os.environ`
     is unchanged; the C library keeps non-secret variables for programs started without an explicit environment.
     Call at start-up, before there are threads.
@@ -144,10 +145,10 @@ def clear_own_environment() -> None:
     """
     if not sys.platform.startswith("linux"):
         return
-    from interlock.services.secrets.hidden import hide_process_memory
+    from interlock.services.secrets.hidden import clear_environ_and_hide_memory
 
     secret = {*withheld_variables(os.environ)}
-    hide_process_memory()
+    clear_environ_and_hide_memory()
     for name, value in os.environ.items():
         if name and name not in secret:
             os.putenv(name, value)  # now on the heap, no longer in the block that the kernel exposes

@@ -7,7 +7,7 @@ from pathlib import Path
 _PR_SET_DUMPABLE = 4  # linux/prctl.h
 
 
-def hide_process_memory() -> None:
+def clear_environ_and_hide_memory() -> None:
     """Empty this process's `/proc/PID/environ`, and restrict its memory and core dumps to root.
 
     `os.environ` is unchanged, but the C library has none of it any more. Call before there are threads.

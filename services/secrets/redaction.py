@@ -173,13 +173,13 @@ class Redactor:
 
     def __init__(self, secrets: Mapping[str, str] | None = None, *, enabled: bool = True) -> None:
         self.enabled = enabled
-        self.literals = _spellings_of_secrets(secrets or {}) if enabled else {}
+        self.literals = _secret_spellings(secrets or {}) if enabled else {}
         """Strings to find verbatim → their names, longest first."""
 
     def add_secrets(self, secrets: Mapping[str, str]) -> None:
         """Add values that appear during a run, such as renewed tokens."""
         if self.enabled:
-            both = {**self.literals, **_spellings_of_secrets(secrets)}
+            both = {**self.literals, **_secret_spellings(secrets)}
             self.literals = {v: both[v] for v in sorted(both, key=lambda v: (-len(v), v))}
 
     def __call__(self, text: str, *, lines: bool = False) -> str:
@@ -238,7 +238,7 @@ class Redactor:
         }
         return result.model_copy(update=changes)
 
-    def redact_planned(self, planned: "Planned") -> "Planned":
+    def redact_planned_change(self, planned: "Planned") -> "Planned":
         """Return a planned change with what people and the model see redacted; path and hashes stay."""
         return planned.model_copy(update={"message": self(planned.message), "diff": self(planned.diff)})
 
@@ -269,19 +269,19 @@ def find_new_redaction_mark(before: bytes, after: bytes) -> str | None:
     return next(iter(new), None)
 
 
-def _replace_spans(text: str, spans: list[Span], lines: bool) -> str:
+def _replace_spans(text: str, spans: list[Span], keep_lines: bool) -> str:
     """Return the text with each run of overlapping spans replaced by one mark, named after the first."""
     parts: list[str] = []
     done = 0
     for start, end, name in spans:
         if start >= done:
             parts += [text[done:start], f"[redacted:{name}]"]
-        parts.append("\n" * text.count("\n", max(start, done), end) if lines else "")
+        parts.append("\n" * text.count("\n", max(start, done), end) if keep_lines else "")
         done = max(done, end)
     return "".join([*parts, text[done:]])
 
 
-def _spellings_of_secrets(secrets: Mapping[str, str]) -> dict[str, str]:
+def _secret_spellings(secrets: Mapping[str, str]) -> dict[str, str]:
     """Return values as spelled in plain text, JSON and URLs, with their names, except any that is part of a mark."""
     found: dict[str, str] = {}
     for name, value in secrets.items():
@@ -333,10 +333,10 @@ class RedactingStream:
         self._waiting += piece
         if len(self._waiting) <= _HELD and self._ender and self._ender.isdisjoint(piece):
             return ""
-        cut = self._undecided_start()
+        cut = self._find_undecided_start()
         if len(self._waiting) - cut > _HELD:
             cut = len(self._waiting) - _HELD // 2
-        return self._redact_up_to(self._move_cut_off_secret(cut) if cut < len(self._waiting) else cut)
+        return self._redact_up_to(self._avoid_splitting_secret(cut) if cut < len(self._waiting) else cut)
 
     def flush(self) -> str:
         """Return what was held back, redacted."""
@@ -352,7 +352,7 @@ class RedactingStream:
         self._before = shown[-1:]
         return shown
 
-    def _undecided_start(self) -> int:
+    def _find_undecided_start(self) -> int:
         """Return the start of the first text that the next chunk may complete to a secret."""
         text = self._waiting
         line = max(text.rfind("\n"), text.rfind("\r")) + 1
@@ -362,13 +362,13 @@ class RedactingStream:
         found = [begun]
         found += [text.find(start, max(line, len(text) - _ON_A_LINE)) for start in _WORDS]
         found += [
-            self._open_private_key_start(text),
+            self._unfinished_private_key_start(text),
             self._partial_shape_start(text),
             *(_partial_secret_start(text, v) for v in self._redact.literals),
         ]
         return min((at for at in found if at >= 0), default=len(text))
 
-    def _open_private_key_start(self, text: str) -> int:
+    def _unfinished_private_key_start(self, text: str) -> int:
         """Return the start of an incomplete private key, or -1."""
         at = text.rfind(OVER_LINES.start)
         if at < 0 or not _PRIVATE.match(text, at):
@@ -384,7 +384,7 @@ class RedactingStream:
                 return at
         return -1
 
-    def _move_cut_off_secret(self, cut: int) -> int:
+    def _avoid_splitting_secret(self, cut: int) -> int:
         """Return the cut moved off a secret that it would split: to its beginning, or its end if it is too long to
         hold."""
         for start, end, _ in reversed(self._redact.find_secrets(self._waiting)):

@@ -84,7 +84,7 @@ _NOTHING = _InnerCommands()
 _HIDDEN = _InnerCommands(opaque=_UNSEEN)
 
 
-def known_program_name(text: str) -> str:
+def canonical_program_name(text: str) -> str:
     """Return a program's name as the tables here have it: `python` for `/usr/bin/python3.11`."""
     program = program_name(text)
     bare = strip_version(program)
@@ -92,10 +92,10 @@ def known_program_name(text: str) -> str:
 
 
 def add_command(
-    found: LineFindings, words: _Words, text: str, assigns: Sequence[str], level: int = 0
+    found: LineFindings, words: _Words, text: str, assigns: Sequence[str], wrapper_depth: int = 0
 ) -> None:
-    """Add a simple command, and what it runs, to the findings. `level`: number of wrappers around it."""
-    if level > _DEEPEST:
+    """Add a simple command, and what it runs, to the findings. `wrapper_depth`: number of wrappers around it."""
+    if wrapper_depth > _DEEPEST:
         raise LineTooComplex("wrappers in wrappers, too deep")
     if not words:
         return
@@ -103,7 +103,7 @@ def add_command(
     if name.text in _DECLARES:
         found.values += [(n, v) for n, v in map(_split_declaration, words[1:]) if n]
     opaque: str | None = None
-    if not name.literal or name.text == "" or (level > 0 and name.text.startswith("-")):
+    if not name.literal or name.text == "" or (wrapper_depth > 0 and name.text.startswith("-")):
         opaque = "what it runs is only known when it runs"
     elif name.text in RESERVED:
         opaque = f"{name.text!r} where a command should be"
@@ -120,12 +120,12 @@ def add_command(
         found.assigns += [w.known_start.partition("=")[0] for w in words[1:]]
     inner = _find_inner_commands(words)
     found.add_command(_to_shell_command(words, text, assigns, inner))
-    if inner.opaque is not None and known_program_name(name.text) in _GUESSED:
+    if inner.opaque is not None and canonical_program_name(name.text) in _GUESSED:
         _add_possible_commands(found, words)
     if inner.script is not None:
         found.parse_inner_line(inner.script)
     for run in inner.runs:
-        add_command(found, run, " ".join(w.text for w in run), [*assigns, *inner.assigns], level + 1)
+        add_command(found, run, " ".join(w.text for w in run), [*assigns, *inner.assigns], wrapper_depth + 1)
 
 
 _DECLARES = to_name_set("export declare typeset local readonly")
@@ -151,7 +151,7 @@ def _is_sourcing_file(words: _Words) -> bool:
 def _to_shell_command(
     words: _Words, text: str, assigns: Sequence[str], inner: _InnerCommands
 ) -> ShellCommand:
-    program = known_program_name(words[0].text)
+    program = canonical_program_name(words[0].text)
     set_by_it = (clause for a in (*assigns, *inner.assigns) if (clause := describe_variable_danger(a)))
     known = (
         inner.needs_no_rule and words[0].text in _HARMLESS
@@ -172,7 +172,7 @@ def _to_shell_command(
 
 def _add_possible_commands(found: LineFindings, words: _Words) -> None:
     """Record possible commands in an opaque one: they need no permission, but a rule may refuse them."""
-    program = known_program_name(words[0].text)
+    program = canonical_program_name(words[0].text)
     if program in ("eval", "ssh", "watch"):
         found.parse_inner_line(" ".join(w.text for w in words[1:] if not w.text.startswith("--")))
     for at in range(1, min(len(words), _DEEPEST)):
@@ -183,11 +183,11 @@ def _add_possible_commands(found: LineFindings, words: _Words) -> None:
 
 
 def _find_inner_commands(words: _Words) -> _InnerCommands:
-    program = known_program_name(words[0].text)
+    program = canonical_program_name(words[0].text)
     if program in _RUNS:
         return _HIDDEN
     if program in LANGUAGES or program in _RUNNERS:
-        return _InnerCommands(opaque="it runs what it reads") if is_running_its_input(words) else _NOTHING
+        return _InnerCommands(opaque="it runs what it reads") if is_executing_stdin(words) else _NOTHING
     if program in _WRAPPERS:
         return _WRAPPERS[program](words)
     if words[0].text in _HARMLESS:
@@ -202,11 +202,11 @@ _IS_INPUT = re.compile(r"-[A-Za-z]*[ftbc]-|--[a-z-]+=-")
 """An option of a runner by which its file is its input."""
 
 
-def is_running_its_input(words: _Words) -> bool:
+def is_executing_stdin(words: _Words) -> bool:
     """Return whether a shell, an interpreter or a runner of targets takes what it runs from its input."""
-    program, given = known_program_name(words[0].text), words[1:]
+    program, given = canonical_program_name(words[0].text), words[1:]
     if program in _RUNNERS:
-        return any(_IS_INPUT.fullmatch(w.text) or _may_name_input(w.text) for w in given) or any(
+        return any(_IS_INPUT.fullmatch(w.text) or _can_name_stdin(w.text) for w in given) or any(
             w.text == "-" and _IS_INPUT.fullmatch(before.text + "-") for before, w in pairwise(given)
         )
     if program in SHELLS:
@@ -214,19 +214,19 @@ def is_running_its_input(words: _Words) -> bool:
         return (
             plain
             or any("s" in w.text for w in given if re.fullmatch(r"-[a-z]+", w.text))
-            or _has_input_operand(given)
+            or _has_stdin_operand(given)
         )
     sources = program in (".", "source")
     return (program in LANGUAGES and not given) or (
-        (program in LANGUAGES or sources) and _has_input_operand(given)
+        (program in LANGUAGES or sources) and _has_stdin_operand(given)
     )
 
 
-def _has_input_operand(words: _Words) -> bool:
-    return any(w.text == "-" or _may_name_input(w.text) for w in words)
+def _has_stdin_operand(words: _Words) -> bool:
+    return any(w.text == "-" or _can_name_stdin(w.text) for w in words)
 
 
-def _may_name_input(text: str) -> bool:
+def _can_name_stdin(text: str) -> bool:
     return (
         _is_device_path(text)
         or "<(" in text
@@ -250,20 +250,19 @@ class Options:
     """`-20` is an option."""
 
     def parse_words(
-        self, words: Iterable[Word], *, leading: bool = False
+        self, words: Iterable[Word], *, stop_at_operand: bool = False
     ) -> tuple[Mapping[str, Sequence[str]], list[Word]] | None:
-        """Return the options given, each with its values, and the operands; None if an option is unlisted or
-        unknown. `leading`: options end at the first operand; otherwise the caller checks what operands may stand
-        for.
+        """Return the options given, each with its values, and the operands; None if an option is unlisted or unknown.
+        `stop_at_operand`: options end at the first operand; otherwise the caller checks what operands may stand for.
 
-        `leading`: options end at the first operand; otherwise the caller checks what operands may stand for.
+        `stop_at_operand`: options end at the first operand; otherwise the caller checks what operands may stand for.
         """
         options: dict[str, list[str]] = {}
         operands: list[Word] = []
         rest = iter(words)
         for word in rest:
             if not word.known_start.startswith("-") or word.text == "-":
-                if leading:
+                if stop_at_operand:
                     return None if word.may_be_option else (options, [word, *rest])
                 operands.append(word)
             elif not word.literal:
@@ -313,9 +312,9 @@ _PREFIXES: dict[str, tuple[Options, int]] = {
 
 
 def _unwrap_prefix(words: _Words) -> _InnerCommands:
-    program = known_program_name(words[0].text)
+    program = canonical_program_name(words[0].text)
     options, own = _PREFIXES[program]
-    read = options.parse_words(words[1:], leading=True)
+    read = options.parse_words(words[1:], stop_at_operand=True)
     if program == "command" and len(words) > 1 and words[1].text in ("-v", "-V"):
         return _InnerCommands(needs_no_rule=True)
     if read is None or not all(w.literal for w in read[1][:own]):
@@ -350,7 +349,7 @@ def _unwrap_shell(words: _Words) -> _InnerCommands:
     first = words[1] if len(words) > 1 else _UNKNOWN
     if len(words) == 3 and first.literal and _SHELL_OPTION.fullmatch(first.text) and words[2].literal:
         script = words[2].text
-        if known_program_name(words[0].text) != "bash" and (
+        if canonical_program_name(words[0].text) != "bash" and (
             not _PORTABLE.fullmatch(script) or "|&" in script
         ):
             return _InnerCommands(script=script, opaque="sh may read it otherwise than bash")
@@ -439,7 +438,7 @@ def _has_only_numbers(words: _Words) -> bool:
     return all(_COUNT.fullmatch(w.text) for w in words)
 
 
-def _is_plain_read(words: _Words) -> bool:
+def _is_plain_read_builtin(words: _Words) -> bool:
     names = words[1:] if words and words[0].text == "-r" else words
     return all(w.literal and _LOWER.fullmatch(w.text) and w.text != "histchars" for w in names)
 
@@ -459,7 +458,7 @@ _HARMLESS: dict[str, Callable[[_Words], bool]] = {
     **dict.fromkeys(to_name_set("break continue return exit shift wait"), _has_only_numbers),
     "test": _is_plain_test,
     "[": _is_plain_bracket_test,
-    "read": _is_plain_read,
+    "read": _is_plain_read_builtin,
     "set": lambda words: _SET.fullmatch(" ".join(w.text for w in words)) is not None,
 }
 """In this form they run nothing and change only the line's own variables: they need no rule."""

@@ -173,7 +173,7 @@ _NODE = to_name_set("npm pnpm yarn npx")
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class DangerousForm:
     """Options and words, any of which makes a command do something of another kind."""
 
     why: str
@@ -182,11 +182,13 @@ class Form:
     words: frozenset[str]
     leads: tuple[str, ...]
 
-    def is_met(self, words: Sequence[Word], *, whole: bool = False, single: bool = False) -> bool:
-        """Return whether the words have one of its options or words. `whole`: long names match only exactly, with
-        one or two dashes; else by any prefix, as in GNU programs. `single`: long names may stand behind one dash.
+    def is_matched_by(
+        self, words: Sequence[Word], *, exact_longs: bool = False, single_dash: bool = False
+    ) -> bool:
+        """Return whether the words have one of its options or words. `exact_longs`: long names match only exactly, with
+        one or two dashes; else by any prefix, as in GNU programs. `single_dash`: long names may stand behind one dash.
 
-        `single`: long names may stand behind one dash.
+        `single_dash`: long names may stand behind one dash.
         """
         letters: set[str] = set()
         longs: list[str] = []
@@ -195,12 +197,12 @@ class Form:
                 break
             name = word.known_start.lstrip("-").partition("=")[0]
             if word.known_start.startswith("--") or (
-                single and len(name) > 1 and word.known_start.startswith("-")
+                single_dash and len(name) > 1 and word.known_start.startswith("-")
             ):
                 longs.append(name)
             if word.known_start.startswith("-") and not word.known_start.startswith("--"):
                 letters.update(word.known_start[1:])
-        if whole:
+        if exact_longs:
             names = {
                 w.known_start.lstrip("-").partition("=")[0] for w in words if w.known_start.startswith("-")
             }
@@ -211,7 +213,7 @@ class Form:
         return named or has_word or not letters.isdisjoint(self.letters)
 
 
-def parse_form(why: str, text: str) -> Form:
+def parse_dangerous_form(why: str, text: str) -> DangerousForm:
     """Return a form: `-x` is a letter, `--name` a long name, `+…` a prefix of a word, the rest whole words."""
     tokens = text.split()
     short = [t for t in tokens if len(t) == 2 and t[0] == "-" and t[1].isalpha()]
@@ -219,17 +221,17 @@ def parse_form(why: str, text: str) -> Form:
     leads = [t for t in tokens if t.endswith("…")]
     words = {*tokens} - {*short, *longs, *leads}
     letters, options = frozenset(t[1] for t in short), tuple(t[2:] for t in longs)
-    return Form(why, letters, options, frozenset(words), tuple(t[:-1] for t in leads))
+    return DangerousForm(why, letters, options, frozenset(words), tuple(t[:-1] for t in leads))
 
 
 def _reasons_by_program(rows: Sequence[tuple[str, str]]) -> dict[str, str]:
     return {name: why for programs, why in rows for name in programs.split()}
 
 
-def _forms_by_program(rows: Sequence[tuple[str, str, str]]) -> dict[str, list[Form]]:
-    table: dict[str, list[Form]] = {}
+def _forms_by_program(rows: Sequence[tuple[str, str, str]]) -> dict[str, list[DangerousForm]]:
+    table: dict[str, list[DangerousForm]] = {}
     for programs, why, options in rows:
-        made = parse_form(why, options)
+        made = parse_dangerous_form(why, options)
         for name in programs.split():
             table.setdefault(name, []).append(made)
     return table
@@ -251,7 +253,7 @@ def find_danger(program: str, words: _Words) -> str | None:
         return find_danger(words[2].text, words[2:])
     arguments = words[1:]
     for one in _HAS_FORMS.get(program, ()):
-        if one.is_met(arguments, whole=program in _WHOLE, single=program in _NODE):
+        if one.is_matched_by(arguments, exact_longs=program in _WHOLE, single_dash=program in _NODE):
             return one.why
     if program in _CHECKS and (why := _CHECKS[program](words)):
         return why
@@ -280,7 +282,7 @@ _SED_SAFE = (
 )
 _SED_SCRIPT = re.compile(rf"{_SED_SAFE}(?:\s*;\s*{_SED_SAFE})*")
 _SED_OPTION = re.compile(r"-[nErsuz]+|--(?:quiet|silent|regexp-extended|separate|posix|null-data|sandbox)")
-_SED_IN_PLACE = parse_form("edits files in place", "-i --in-place")
+_SED_IN_PLACE = parse_dangerous_form("edits files in place", "-i --in-place")
 _UNSEEN = "runs a program that may write files or run commands"
 
 
@@ -293,7 +295,7 @@ def _find_sed_danger(words: _Words) -> str | None:
             operands.append(word)
         elif word.text == "-e":
             scripts += filter(None, [next(remaining, None)])
-        elif _SED_IN_PLACE.is_met([word]):
+        elif _SED_IN_PLACE.is_matched_by([word]):
             return _SED_IN_PLACE.why
         elif not (word.literal and _SED_OPTION.fullmatch(word.text)):
             return _UNSEEN
@@ -372,7 +374,9 @@ def _find_git_danger(words: _Words) -> str | None:
         return _RUNS  # a URL that names a helper
     if any(_SIGNED.match(w.known_start) for w in rest):
         return f"{_RUNS} (gpg)"
-    met = (f.why for name in ("*", command.text) for f in _GIT_HAS_FORMS.get(name, ()) if f.is_met(rest))
+    met = (
+        f.why for name in ("*", command.text) for f in _GIT_HAS_FORMS.get(name, ()) if f.is_matched_by(rest)
+    )
     return next(met, None)
 
 

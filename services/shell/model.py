@@ -73,7 +73,7 @@ class Redirect:
     """The text of a here-document or here-string, as far as it is known."""
 
     @property
-    def is_idle(self) -> bool:
+    def is_without_file(self) -> bool:
         """Whether it only joins or closes descriptors, or leads to /dev/null: `2>&1`, `>/dev/null`."""
         nowhere = self.target is not None and self.target.literal and self.target.text == "/dev/null"
         return self.kind == "duplicate" or nowhere
@@ -136,9 +136,9 @@ class ShellLine:
     """Not all of it was parsed: it is too long, too deep, or holds characters that people and bash read differently."""
 
     @property
-    def files(self) -> tuple[Redirect, ...]:
+    def file_redirects(self) -> tuple[Redirect, ...]:
         """The redirections that count: from or to a file, or of a text."""
-        return tuple(r for r in self.redirects if not r.is_idle)
+        return tuple(r for r in self.redirects if not r.is_without_file)
 
     @property
     def commands_needing_rule(self) -> tuple[ShellCommand, ...]:

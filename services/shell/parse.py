@@ -22,7 +22,7 @@ from interlock.services.shell.model import (
     describe_variable_danger,
     literal_word,
 )
-from interlock.services.shell.words import WordReader, may_hold_pattern
+from interlock.services.shell.words import WordReader, can_contain_glob
 from interlock.state.text import make_visible
 
 LONGEST = 20_000
@@ -36,8 +36,8 @@ _GLUED = re.compile(r"(?<![ \t\n])\\\n|\\\n#")
 @lru_cache(maxsize=256)
 def parse_shell_line(line: str) -> ShellLine:
     """Return every simple command in `line`. Never raises; the line is marked opaque if not fully understood."""
-    found = LineFindings(_parse_into)
-    _parse_into(line, found)
+    found = LineFindings(_parse_line_into)
+    _parse_line_into(line, found)
     assigns = tuple(dict.fromkeys(found.assigns))
     return ShellLine(
         line,
@@ -52,9 +52,9 @@ def parse_shell_line(line: str) -> ShellLine:
     )
 
 
-def commands_run_by_words(words: Sequence[Word]) -> Sequence[ShellCommand]:
+def parse_command_words(words: Sequence[Word]) -> Sequence[ShellCommand]:
     """Return every command that runs where these words are one, as at the beginning of a line."""
-    found = LineFindings(_parse_into)
+    found = LineFindings(_parse_line_into)
     try:
         add_command(found, words, " ".join(word.text for word in words), ())
     except LineTooComplex as much:
@@ -62,21 +62,21 @@ def commands_run_by_words(words: Sequence[Word]) -> Sequence[ShellCommand]:
     return found.commands
 
 
-def _parse_into(line: str, found: LineFindings) -> None:
+def _parse_line_into(line: str, found: LineFindings) -> None:
     """Add what `line` would run to `found`."""
-    reason = _refusal_reason(line, found.depth)
+    reason = _unparsable_reason(line, found.depth)
     if reason is not None:
         found.mark_opaque(reason)
         found.partly_unparsed = True
         return
     try:
-        _CommandReader(line, found).read_program()
+        _CommandReader(line, found).read_commands()
     except LineTooComplex as much:
         found.mark_opaque(str(much))
         found.partly_unparsed = True
 
 
-def _refusal_reason(line: str, depth: int) -> str | None:
+def _unparsable_reason(line: str, depth: int) -> str | None:
     if len(line) > LONGEST:
         return f"it has {len(line)} characters, more than {LONGEST}"
     if depth > _DEEPEST:
@@ -151,7 +151,7 @@ class _CommandReader(WordReader):
     loops: int = 0
     """Loops around the substitution that is being read."""
 
-    def read_program(self, *, nested: bool = False) -> None:
+    def read_commands(self, *, nested: bool = False) -> None:
         outer, self.state = getattr(self, "state", None), _ParserState()
         loops, self.loops = self.loops, self.loops + (outer.open.count("do") if outer else 0)
         documents, self.documents = self.documents, []
@@ -220,7 +220,7 @@ class _CommandReader(WordReader):
             self.record_doubt(f"{operator!r} without a command")
         self._end_command()
         self.found.piped = self.found.piped or operator in ("|", "|&")
-        self.found.spawns_in_loop = self.found.spawns_in_loop or (operator == "&" and self._is_looping())
+        self.found.spawns_in_loop = self.found.spawns_in_loop or (operator == "&" and self._is_in_loop())
         place.closed = operator == ")" and place.open[-1:] == ["("]
         place.owed = operator in ("&&", "||", "|", "|&") or (place.owed and operator == "\n")
         if place.closed:
@@ -228,11 +228,11 @@ class _CommandReader(WordReader):
         elif operator in (")", ";;", ";&", ";;&"):
             self.record_doubt(f"{operator!r} isn't understood here")
         if operator == "\n":
-            self.read_bodies()
+            self.read_heredoc_bodies()
         elif self.documents:
             self.record_doubt("a here-document that isn't alone on its line")
 
-    def _is_looping(self) -> bool:
+    def _is_in_loop(self) -> bool:
         return self.loops > 0 or not {"while", "do"}.isdisjoint(self.state.open)
 
     def _read_open_parenthesis(self) -> None:
@@ -321,7 +321,7 @@ class _CommandReader(WordReader):
             self.found.values += [(name, word) for word in words]
             if self._is_loop_variable_set_once(name) and not any(w.depends_on_environment for w in words):
                 self.of_line[name] = len(self.state.open)
-                self.patterns |= {name} if any(map(may_hold_pattern, words)) else set()
+                self.patterns |= {name} if any(map(can_contain_glob, words)) else set()
         elif self.text.startswith("((", self.at + 1):
             self._skip_to("))")
             self._read_words_to("\n;")
@@ -398,14 +398,14 @@ class _CommandReader(WordReader):
         self.state.begun, self.state.closed = not closed, closed
         self.at = match.end()
         if operator in ("<<", "<<-"):
-            self.read_delimiter(operator)
+            self.read_heredoc_delimiter(operator)
         elif operator in (">&", "<&") and (closes := _CLOSES_DESCRIPTOR.match(self.text, self.at)):
             self.at = closes.end()
             self.found.redirects.append(Redirect("duplicate", None))
         else:
-            self._read_target(operator)
+            self._read_redirection_target(operator)
 
-    def _read_target(self, operator: str) -> None:
+    def _read_redirection_target(self, operator: str) -> None:
         self._skip_blanks()
         if self.text[self.at : self.at + 1] in ("", *"\n;|&()#"):
             self.record_doubt("a redirection without a target")

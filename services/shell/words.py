@@ -92,7 +92,7 @@ class WordReader:
         """Those of them whose values may be patterns of file names."""
         self._level = 0
 
-    def read_program(self, *, nested: bool = False) -> None:
+    def read_commands(self, *, nested: bool = False) -> None:
         """Read commands to the end; `nested`: up to the `)` of a substitution (not consumed)."""
         raise NotImplementedError
 
@@ -116,7 +116,7 @@ class WordReader:
     def _to_word(self, scan: _WordScan) -> Word:
         source, value = self.text[scan.start : self.at], "".join(scan.known)
         if any(self.text[place] == "{" for place, _ in scan.opened):
-            self.found.mark_large_expansion_opaque(_expansion_count(source) * len(source))
+            self.found.mark_large_expansion_opaque(_max_brace_expansions(source) * len(source))
         closing, several = source.rfind("]"), max(source.rfind(","), source.rfind(".."))
         for place, pieces in scan.opened:
             if place - scan.start < (closing if self.text[place] == "[" else several):
@@ -204,7 +204,7 @@ class WordReader:
         start, before = self.at, len(self.found.commands)
         if not quoted and self.text.startswith(("$'", '$"'), start):
             self._read_ansi_quoted(scan)
-        elif quoted and self._read_fixed_text(scan):
+        elif quoted and self._read_heredoc_substitution(scan):
             pass
         elif self._read_expansion():
             # Bash expands braces before it handles quotes within quotes: `"${x:-"{a,b}"}"`.
@@ -219,7 +219,7 @@ class WordReader:
             scan.known.append("$")
             self.at += 1
 
-    def _read_fixed_text(self, scan: _WordScan) -> bool:
+    def _read_heredoc_substitution(self, scan: _WordScan) -> bool:
         """Read a substitution that prints a quoted here-document and does nothing else, if there is one."""
         known = _FIXED_TEXT.match(self.text, self.at)
         if known is None or (_MISREAD and _MISREAD.search(known["text"])):
@@ -243,7 +243,7 @@ class WordReader:
         if not _OF_LINE.match(source):
             return False
         plain = quoted or not source.startswith("$(") or source.startswith("$((")
-        return plain or _is_printing_no_pattern(source, self.found.commands[before:])
+        return plain or _is_output_free_of_globs(source, self.found.commands[before:])
 
     def _read_expansion(self) -> bool:
         """Read what `$` or a backquote begins; return False if it stands for itself."""
@@ -271,7 +271,7 @@ class WordReader:
         if self._level > _DEEPEST:
             raise LineTooComplex("it is nested too deeply")
         self.at += 2
-        self.read_program(nested=True)
+        self.read_commands(nested=True)
         if self.at >= len(self.text):
             self.record_doubt("a substitution that isn't closed")
         self.at += 1
@@ -296,7 +296,7 @@ class WordReader:
             self.record_doubt("a quote that isn't closed")
             self.at += 2
             return
-        value = _ESCAPE.sub(_unescape, whole[1])
+        value = _ESCAPE.sub(_decode_ansi_escape, whole[1])
         if _NOT_KNOWN in value:  # control keys, bytes, NUL, `\x{…}`
             scan.mark_dynamic()
         scan.known.append(value)
@@ -304,7 +304,7 @@ class WordReader:
 
     # ---- here-documents
 
-    def read_delimiter(self, operator: str) -> None:
+    def read_heredoc_delimiter(self, operator: str) -> None:
         """Read the delimiter after `<<`; the body follows at the end of the line."""
         place = len(self.found.redirects)
         self.found.redirects.append(Redirect("text", None))
@@ -321,7 +321,7 @@ class WordReader:
             _Document(delimiter["name"] or delimiter["bare"], quoted, operator == "<<-", place)
         )
 
-    def read_bodies(self) -> None:
+    def read_heredoc_bodies(self) -> None:
         """Read the bodies of the here-documents announced on this line."""
         for document in self.documents:
             closing = re.compile(rf"^{chr(9) + '*' if document.tabs else ''}{document.name}$", re.MULTILINE)
@@ -333,13 +333,13 @@ class WordReader:
             if not document.quoted:
                 if _EXPANDS_IN_BODY.search(self.text, self.at, stop):
                     self.record_doubt("a here-document that may run something")
-                self._record_body_commands(stop)
+                self._record_heredoc_commands(stop)
             known = document.quoted or not set(body) & {*"$`\\"}
             self.found.redirects[document.place] = Redirect("text", None, body if known else None)
             self.at = after
         self.documents.clear()
 
-    def _record_body_commands(self, stop: int) -> None:
+    def _record_heredoc_commands(self, stop: int) -> None:
         """Record what an unquoted body runs."""
         outside = re.compile(r"[^$`\\]+|\\.?", re.DOTALL)
         while self.at < stop:
@@ -351,11 +351,11 @@ class WordReader:
 
 def decode_ansi_quoted(inside: str) -> str | None:
     """Return what `$'…'` stands for; None: it isn't known."""
-    value = _ESCAPE.sub(_unescape, inside)
+    value = _ESCAPE.sub(_decode_ansi_escape, inside)
     return None if _NOT_KNOWN in value else value
 
 
-def may_hold_pattern(word: Word) -> bool:
+def can_contain_glob(word: Word) -> bool:
     """Return whether its value, unquoted once more, may stand for names of files: what is quoted wasn't expanded
     before."""
     return bool(_OF_PATTERNS & set(word.text)) or (not word.literal and bool(_OF_QUOTES & set(word.text)))
@@ -372,17 +372,17 @@ _PIPE = re.compile(r"\$\([^;&\n(){}]*\)")
 """A pipe and nothing else: the last command prints."""
 
 
-def _is_printing_no_pattern(source: str, commands: Sequence[ShellCommand]) -> bool:
+def _is_output_free_of_globs(source: str, commands: Sequence[ShellCommand]) -> bool:
     """Return whether a substitution prints no `*`, `?` or `[`."""
     if not commands:
         return False
     piped = _PIPE.fullmatch(source) and commands[-1].argv[:1] and commands[-1].argv[0] in _PRINTS_NUMBERS
-    return bool(piped and _is_printing_no_file_names(commands[-1])) or all(
-        map(_is_printing_no_file_names, commands)
+    return bool(piped and _is_output_free_of_file_names(commands[-1])) or all(
+        map(_is_output_free_of_file_names, commands)
     )
 
 
-def _is_printing_no_file_names(command: ShellCommand) -> bool:
+def _is_output_free_of_file_names(command: ShellCommand) -> bool:
     words = command.argv
     if not words or not command.literal or any(_OF_PATTERNS & set(word) for word in words):
         return False
@@ -399,7 +399,7 @@ def _is_printing_no_file_names(command: ShellCommand) -> bool:
 _SEQUENCE = re.compile(r"\{(-?\d+|\w)\.\.(-?\d+|\w)(?:\.\.(-?\d+))?\}", re.ASCII)
 
 
-def _expansion_count(source: str) -> int:
+def _max_brace_expansions(source: str) -> int:
     """Return at most how many words braces make of one, without regard to quotes and nesting."""
     times = 1
     for first, last, step in _SEQUENCE.findall(source):
@@ -416,7 +416,7 @@ def _expansion_count(source: str) -> int:
     return times
 
 
-def _unescape(match: re.Match[str]) -> str:
+def _decode_ansi_escape(match: re.Match[str]) -> str:
     octal, two, four, eight, control, other = match.groups()
     many = four or eight
     if other is not None:

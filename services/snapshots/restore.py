@@ -15,16 +15,16 @@ from itertools import groupby
 from pathlib import Path
 
 from interlock.services.files.filesystem import (
-    Anchor,
+    HeldDirectory,
     create_file,
     lock_folder,
-    replace_at,
-    replace_file,
-    replace_link,
+    replace_private_file_locked,
+    replace_with_file,
+    replace_with_link,
 )
 from interlock.services.snapshots.snapshots import ShadowRepository, SnapshotContents, SnapshotError
 from interlock.services.snapshots.workspace_tree import parent_folder
-from interlock.state.workspace import Place
+from interlock.state.workspace import OpenDirEntry
 
 _PENDING = "interlock-pending.json"
 
@@ -45,39 +45,42 @@ class RestorePlan:
     """Path, mode, blob."""
 
     @property
-    def paths(self) -> list[str]:
+    def changed_file_paths(self) -> list[str]:
         return [*self.gone, *(path for path, _, _ in self.files)]
 
     def __bool__(self) -> bool:
-        return bool(self.paths or self.folders or self.folders_gone)
+        return bool(self.changed_file_paths or self.folders or self.folders_gone)
 
 
-def plan_restore(now: SnapshotContents, then: SnapshotContents, root: Path, repository: Path) -> RestorePlan:
-    """Compute the steps from `now` to `then`."""
-    differ = {path for path, kept in then.files.items() if now.files.get(path) != kept}
+def plan_restore(
+    current: SnapshotContents, target: SnapshotContents, root: Path, repository: Path
+) -> RestorePlan:
+    """Compute the steps from `current` to `target`."""
+    differ = {path for path, kept in target.files.items() if current.files.get(path) != kept}
     return RestorePlan(
         str(root),
         str(repository),
-        gone=sorted(now.files.keys() - then.files.keys()),
-        folders_gone=sorted(now.folders.keys() - then.folders.keys(), reverse=True),
-        folders=[(path, mode) for path, mode in then.folders.items() if now.folders.get(path) != mode],
+        gone=sorted(current.files.keys() - target.files.keys()),
+        folders_gone=sorted(current.folders.keys() - target.folders.keys(), reverse=True),
+        folders=[(path, mode) for path, mode in target.folders.items() if current.folders.get(path) != mode],
         files=[
-            (p, then.files[p].mode, then.files[p].blob) for p in sorted(differ, key=_parent_folder_sort_key)
+            (p, target.files[p].mode, target.files[p].blob)
+            for p in sorted(differ, key=_parent_folder_sort_key)
         ],
     )
 
 
-def find_blocked_paths(work: RestorePlan, now: SnapshotContents) -> list[str]:
+def find_blocked_paths(plan: RestorePlan, current: SnapshotContents) -> list[str]:
     """Paths occupied by files that no snapshot includes: ignored, too large or private."""
-    root = Path(work.root)
-    known = now.files.keys() | now.folders.keys()
-    return [path for path, _, _ in work.files if path not in known and os.path.lexists(root / path)]
+    root = Path(plan.root)
+    known = current.files.keys() | current.folders.keys()
+    return [path for path, _, _ in plan.files if path not in known and os.path.lexists(root / path)]
 
 
-def run_restore(work: RestorePlan) -> None:
+def run_restore(plan: RestorePlan) -> None:
     """Carry out the work in a process that survives a kill of this one. Raises `SnapshotError`."""
-    folder = Path(work.repository)
-    replace_file(folder / _PENDING, json.dumps(asdict(work)).encode())
+    folder = Path(plan.repository)
+    replace_private_file_locked(folder / _PENDING, json.dumps(asdict(plan)).encode())
     finish_pending_restore(folder)
 
 
@@ -97,41 +100,41 @@ def finish_pending_restore(folder: Path) -> bool:
     return True
 
 
-def _finish_restore(folder: Path) -> None:
+def _apply_pending_restore(folder: Path) -> None:
     with lock_folder(folder), suppress(FileNotFoundError):
         work = RestorePlan(**json.loads((folder / _PENDING).read_bytes()))
         apply_restore(work, durable=True)
         (folder / _PENDING).unlink()
 
 
-def apply_restore(work: RestorePlan, *, durable: bool) -> None:
+def apply_restore(plan: RestorePlan, *, durable: bool) -> None:
     """Apply the work, idempotently. Raises OSError. Not `durable`: into a new folder, and unsynced."""
-    root = Path(work.root)
+    root = Path(plan.root)
     os.umask(umask := os.umask(0o077))
-    anchor = Anchor(root)
-    opened = _make_folders_writable(work) if durable else []
-    for path in work.gone:
-        with suppress(FileNotFoundError, NotADirectoryError), anchor.place(root / path) as place:
+    anchor = HeldDirectory(root)
+    opened = _make_folders_writable(plan) if durable else []
+    for path in plan.gone:
+        with suppress(FileNotFoundError, NotADirectoryError), anchor.open_place(root / path) as place:
             os.unlink(place.name, dir_fd=place.directory)
-    for path in work.folders_gone:
-        with suppress(OSError), anchor.place(root / path) as place:
+    for path in plan.folders_gone:
+        with suppress(OSError), anchor.open_place(root / path) as place:
             os.rmdir(place.name, dir_fd=place.directory)
-    for path, mode in work.folders:
-        with anchor.place(root / path) as place, suppress(FileExistsError):
+    for path, mode in plan.folders:
+        with anchor.open_place(root / path) as place, suppress(FileExistsError):
             os.mkdir(place.name, mode | stat.S_IRWXU, dir_fd=place.directory)
-    blobs = ShadowRepository(Path(work.repository)).read_blobs([blob for _, _, blob in work.files])
-    for folder, files in groupby(zip(work.files, blobs, strict=True), lambda one: parent_folder(one[0][0])):
-        with anchor.place(root / folder / "_") as place:
+    blobs = ShadowRepository(Path(plan.repository)).read_blobs([blob for _, _, blob in plan.files])
+    for folder, files in groupby(zip(plan.files, blobs, strict=True), lambda one: parent_folder(one[0][0])):
+        with anchor.open_place(root / folder / "_") as place:
             for (path, mode, _), data in files:
-                at, bits = Place(place.directory, path.rpartition("/")[2]), stat.S_IMODE(mode)
+                at, bits = OpenDirEntry(place.directory, path.rpartition("/")[2]), stat.S_IMODE(mode)
                 if stat.S_ISLNK(mode):
-                    replace_link(at, os.fsdecode(data))
+                    replace_with_link(at, os.fsdecode(data))
                 elif durable:
-                    replace_at(at, data, bits)
+                    replace_with_file(at, data, bits)
                 else:
                     create_file(at, data, bits, umask)
     stay = [(path, mode) for path, mode in opened if os.path.lexists(root / path)]
-    for path, mode in sorted([*work.folders, *stay], reverse=True):  # inner ones first
+    for path, mode in sorted([*plan.folders, *stay], reverse=True):  # inner ones first
         _set_folder_mode(root / path, mode)
 
 
@@ -140,12 +143,14 @@ def _parent_folder_sort_key(path: str) -> list[str]:
     return [parent_folder(path), path]
 
 
-def _make_folders_writable(work: RestorePlan) -> list[tuple[str, int]]:
+def _make_folders_writable(plan: RestorePlan) -> list[tuple[str, int]]:
     """Open folders that their owner may not change; returns those whose permissions nothing else sets."""
     opened: list[tuple[str, int]] = []
-    known = {path for path, _ in work.folders}
-    for path in sorted({parent_folder(p) for p in (*work.paths, *work.folders_gone, *known)} - {""}):
-        folder = Path(work.root, path)
+    known = {path for path, _ in plan.folders}
+    for path in sorted(
+        {parent_folder(p) for p in (*plan.changed_file_paths, *plan.folders_gone, *known)} - {""}
+    ):
+        folder = Path(plan.root, path)
         with suppress(OSError):  # doesn't exist yet
             mode = stat.S_IMODE(folder.lstat().st_mode)
             if mode & stat.S_IRWXU != stat.S_IRWXU:
@@ -164,6 +169,6 @@ def _set_folder_mode(folder: Path, mode: int) -> None:
 
 if __name__ == "__main__":
     try:
-        _finish_restore(Path(sys.argv[1]))
+        _apply_pending_restore(Path(sys.argv[1]))
     except Exception as error:
         sys.exit(f"{type(error).__name__}: {error}")

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NamedTuple, cast
 
 from interlock.services.files.disk import make_private_directory
-from interlock.services.files.filesystem import replace_file
+from interlock.services.files.filesystem import replace_private_file_locked
 from interlock.services.files.ignore import find_shared_git_directory, git_index_path
 from interlock.services.snapshots.workspace_tree import PathChange, WorkspaceTree, permission_kind
 from interlock.state.errors import RunError
@@ -95,15 +95,15 @@ class FileDiff(NamedTuple):
     lines: list[str]
 
 
-def _parse_raw_line(line: str) -> list[FileDiff]:
+def _parse_raw_diff_line(line: str) -> list[FileDiff]:
     """Return the pieces of a raw line: a file that became a link, or the reverse, has two."""
     about, *names = line.rstrip("\n").split("\t")
     status = about.rpartition(" ")[2][0]
-    old, new = _unquote_name(names[0]), _unquote_name(names[-1])
+    old, new = _unquote_git_path(names[0]), _unquote_git_path(names[-1])
     return [FileDiff(old, new, status, []) for _ in range(2 if status == "T" else 1)]
 
 
-def _unquote_name(name: str) -> str:
+def _unquote_git_path(name: str) -> str:
     """Return a name as git prints it, with quotes around it if it has quotes or control characters."""
     if not name.startswith('"'):
         return name
@@ -139,53 +139,53 @@ class ShadowRepository:
         ref: str,
         parent: str,
         changes: Iterator[PathChange],
-        layout: Callable[[], bytes],
-        last: bytes,
-        beside: "BlobSource | None" = None,
+        make_layout: Callable[[], bytes],
+        parent_layout: bytes,
+        blob_source: "BlobSource | None" = None,
     ) -> str:
         """Add a snapshot after `parent` (empty for the first); returns its id, or `parent` if nothing changed.
 
-        `layout` is called after the changes are consumed; `last` is its value for `parent`. `beside`: where blobs are
-        copied from instead of compressed again.
+        `make_layout` is called after the changes are consumed; `parent_layout` is its value for `parent`.
+        `blob_source`: where blobs are copied from instead of compressed again.
         """
         first = next(changes, None)
-        if first is None and parent and layout() == last:
+        if first is None and parent and make_layout() == parent_layout:
             return parent
         self._create_repository()
         # Left by a killed git: a ref belongs to one run, which has one driver.
         (self.folder / f"{ref}.lock").unlink(missing_ok=True)
-        commands = self._import_commands(
-            ref, parent, chain([first] if first else (), changes), layout, beside
+        commands = self._fast_import_commands(
+            ref, parent, chain([first] if first else (), changes), make_layout, blob_source
         )
-        if beside is None:
+        if blob_source is None:
             with self._start_git(*_IMPORT, stdin=subprocess.PIPE) as git:
                 assert git.stdin is not None and git.stdout is not None
                 git.stdin.writelines(commands)
                 git.stdin.close()
                 return git.stdout.read().decode().strip()
-        with _hold_data(commands) as written:
+        with _hold_in_temporary_file(commands) as written:
             # Only now: with the other's objects in sight, git would leave out folders that it has.
-            self._copy_blobs(beside)
+            self._copy_wanted_blobs(blob_source)
             return self._run_git(*_IMPORT, stdin=written).decode().strip()
 
-    def _import_commands(
+    def _fast_import_commands(
         self,
         ref: str,
         parent: str,
         changes: Iterable[PathChange],
-        layout: Callable[[], bytes],
-        beside: "BlobSource | None",
+        make_layout: Callable[[], bytes],
+        blob_source: "BlobSource | None",
     ) -> Iterator[bytes]:
-        """Yield what fast-import reads. Files that need no data are noted in `beside`."""
+        """Yield what fast-import reads. Files that need no data are noted in `blob_source`."""
         stamp = f"interlock <interlock@localhost> {time.time():.0f} +0000"
         after = f"from {parent}\n" if parent else ""
         yield f"commit {ref}\nmark :1\ncommitter {stamp}\ndata 0\n{after}".encode()
         for change in changes:
-            there = change.blob if beside and change.blob in beside.blobs else ""
-            if beside and there:
-                beside.wanted.add(there)
-            yield _import_command(f"{_FILES}/{change.path}", change.mode, change.data, there)
-        yield _import_command(_LAYOUT, stat.S_IFREG, layout()) + b"get-mark :1\ndone\n"
+            there = change.blob if blob_source and change.blob in blob_source.blobs else ""
+            if blob_source and there:
+                blob_source.wanted.add(there)
+            yield _fast_import_command(f"{_FILES}/{change.path}", change.mode, change.data, there)
+        yield _fast_import_command(_LAYOUT, stat.S_IFREG, make_layout()) + b"get-mark :1\ndone\n"
 
     def find_user_repository_blobs(self, root: Path) -> "BlobSource | None":
         """Return the blobs that the git repository around a folder has of files in it; None: there is none, or it
@@ -217,14 +217,14 @@ class ShadowRepository:
             return None
         return BlobSource(objects, {line[:40] for line in lines.splitlines() if line[40:46] == " blob "})
 
-    def _copy_blobs(self, beside: "BlobSource") -> None:
+    def _copy_wanted_blobs(self, blob_source: "BlobSource") -> None:
         """Copy the blobs that are wanted, each checked against its name, as they are compressed there."""
-        if not beside.wanted:
+        if not blob_source.wanted:
             return
         pack = ("pack-objects", "--stdout", "--quiet", "--window=0")
         with (
-            _hold_data(f"{name}\n".encode() for name in beside.wanted) as asked,
-            self._start_git(*pack, stdin=asked, objects=beside.objects) as theirs,
+            _hold_in_temporary_file(f"{name}\n".encode() for name in blob_source.wanted) as asked,
+            self._start_git(*pack, stdin=asked, objects=blob_source.objects) as theirs,
         ):
             self._run_git("index-pack", "--stdin", stdin=cast(IO[bytes], theirs.stdout))
 
@@ -252,14 +252,16 @@ class ShadowRepository:
             files, {path: odd.get(path, usual.get("folder", 0)) for path in sorted(folders)}
         )
 
-    def read_blobs(self, names: Sequence[str]) -> Iterator[bytes]:
+    def read_blobs(self, blob_ids: Sequence[str]) -> Iterator[bytes]:
         """Yield the bytes of each blob, in the given order."""
         with (
-            _hold_data(f"{name}\n".encode() for name in names) as asked,  # two pipes would deadlock
+            _hold_in_temporary_file(
+                f"{name}\n".encode() for name in blob_ids
+            ) as asked,  # two pipes would deadlock
             self._start_git("cat-file", "--batch", "--buffer", stdin=asked) as git,
         ):
             assert git.stdout is not None
-            for name in names:
+            for name in blob_ids:
                 about = git.stdout.readline().split()
                 if len(about) != 3:
                     raise SnapshotError(
@@ -275,7 +277,7 @@ class ShadowRepository:
         some = (below[i : i + _AT_ONCE] for i in range(0, len(below), _AT_ONCE))
         return b"".join(self._run_git(*shown, "--", *part) for part in some).decode(errors="replace")
 
-    def diff_pairs(self, pairs: Sequence[tuple[str, str]]) -> list[list[FileDiff]]:
+    def diff_snapshot_pairs(self, pairs: Sequence[tuple[str, str]]) -> list[list[FileDiff]]:
         """Return what changed from each snapshot to another, file by file, by one process of git."""
         shown = ("diff-tree", "--stdin", "-r", "--raw", "-p", "-M", "--always", f"--relative={_FILES}/")
         asked = "".join(f"{new} {old}\n" for old, new in pairs)
@@ -290,7 +292,7 @@ class ShadowRepository:
                 found.append([])
                 patches = -1
             elif line.startswith(":") and patches < 0:
-                found[-1] += _parse_raw_line(line)
+                found[-1] += _parse_raw_diff_line(line)
             elif (begins := line.startswith("diff --git ")) or patches >= 0:
                 patches += 1 if begins else 0
                 found[-1][patches].lines.append(line)
@@ -304,7 +306,7 @@ class ShadowRepository:
         """Earlier snapshots that this one continues, newest first."""
         return self._run_git("rev-list", "--first-parent", commit).decode().split()[1:]
 
-    def find_missing(self, commits: Sequence[str]) -> list[str]:
+    def find_missing_snapshots(self, commits: Sequence[str]) -> list[str]:
         """Those of the snapshots that aren't here."""
         if not (self.folder / "HEAD").exists():
             return [*commits]
@@ -326,23 +328,27 @@ class ShadowRepository:
         parts = (b"PACK\0\0\0\2" + count.to_bytes(4, "big"), *(memoryview(pack)[12:-20] for pack in packs))
         for part in parts:
             joined.update(part)
-        with _hold_data([*parts, joined.digest()]) as file:
+        with _hold_in_temporary_file([*parts, joined.digest()]) as file:
             self._run_git("index-pack", "--stdin", stdin=file)
 
-    def copy_snapshots(self, other: "ShadowRepository", commits: Sequence[str]) -> None:
+    def copy_missing_snapshots_from(self, other: "ShadowRepository", commits: Sequence[str]) -> None:
         """Take over those of the snapshots that the other repository has and this one lacks."""
-        gone = {*other.find_missing(commits)} if (wanted := self.find_missing(commits)) else set[str]()
+        gone = (
+            {*other.find_missing_snapshots(commits)}
+            if (wanted := self.find_missing_snapshots(commits))
+            else set[str]()
+        )
         if there := [commit for commit in wanted if commit not in gone]:
             self.add_packs([other.pack_snapshot("\n".join(there), "")])
 
     def borrow_objects(self, objects: Path, tree: str) -> None:
         """Use the objects of another repository, of which `tree` stays there: packs leave it out."""
         self._create_repository()
-        replace_file(self.folder / _ALTERNATES, f"{objects}\n".encode())
-        replace_file(self.folder / _BORROWED, tree.encode())
+        replace_private_file_locked(self.folder / _ALTERNATES, f"{objects}\n".encode())
+        replace_private_file_locked(self.folder / _BORROWED, tree.encode())
 
     @property
-    def is_borrowing(self) -> bool:
+    def is_borrowing_objects(self) -> bool:
         """Whether it uses objects of another repository, which is there."""
         try:
             objects = (self.folder / _ALTERNATES).read_text().strip()
@@ -357,7 +363,7 @@ class ShadowRepository:
             return []
 
     @property
-    def objects(self) -> Path:
+    def objects_folder(self) -> Path:
         return self.folder / "objects"
 
     def make_patch(self, old: str, new: str) -> bytes:
@@ -406,7 +412,7 @@ class ShadowRepository:
     ) -> bytes:
         """Return what git prints. `text`, or else `stdin`: what it reads. The others: as in `_start_git`."""
         with (
-            _hold_data([text.encode()]) if text else nullcontext(stdin) as read,
+            _hold_in_temporary_file([text.encode()]) if text else nullcontext(stdin) as read,
             self._start_git(*arguments, stdin=read, objects=objects, index=index) as git,
         ):
             assert git.stdout is not None
@@ -452,7 +458,7 @@ class ShadowRepository:
 
 
 @contextmanager
-def _hold_data(parts: Iterable[bytes | memoryview]) -> Generator[IO[bytes]]:
+def _hold_in_temporary_file(parts: Iterable[bytes | memoryview]) -> Generator[IO[bytes]]:
     """Hold data in a file that a program can read from its beginning."""
     with tempfile.TemporaryFile() as file:
         file.writelines(parts)
@@ -460,14 +466,14 @@ def _hold_data(parts: Iterable[bytes | memoryview]) -> Generator[IO[bytes]]:
         yield file
 
 
-def _import_command(path: str, mode: int | None, data: bytes, there: str = "") -> bytes:
-    """Format the fast-import command for one path. `there`: the id of its blob, if git can read it already."""
+def _fast_import_command(path: str, mode: int | None, data: bytes, known_blob: str = "") -> bytes:
+    """Format the fast-import command for one path. `known_blob`: the id of its blob, if git can read it already."""
     name = os.fsencode(path).replace(b"\\", b"\\\\").replace(b'"', b'\\"').replace(b"\n", b"\\n")
     if mode is None:
         return b'D "%s"\n' % name
     kind = b"120000" if stat.S_ISLNK(mode) else b"100755" if mode & 0o100 else b"100644"
-    if there:
-        return b'M %s %s "%s"\n' % (kind, there.encode(), name)
+    if known_blob:
+        return b'M %s %s "%s"\n' % (kind, known_blob.encode(), name)
     return b'M %s inline "%s"\ndata %d\n%s\n' % (kind, name, len(data), data)
 
 
@@ -478,7 +484,7 @@ def set_parent_snapshot(folder: Path, commit: str) -> None:
     """Let the next snapshot in this repository continue a commit, whose files the workspace has."""
     layout = json.loads(ShadowRepository(folder).read_layout(commit))
     known = {"commit": commit, "layout": json.dumps(layout, sort_keys=True), "folders": dict[str, Any]()}
-    replace_file(folder / _INDEX, json.dumps(known).encode())
+    replace_private_file_locked(folder / _INDEX, json.dumps(known).encode())
 
 
 class WorkspaceSnapshots:
@@ -500,10 +506,10 @@ class WorkspaceSnapshots:
         self._saved = ""
         self._lock = threading.Lock()
 
-    def take_snapshot(self, ref: str, changed: str = "") -> str:
+    def take_snapshot(self, ref: str, changed_path: str = "") -> str:
         """Return the commit with the current files. Raises `SnapshotError`, `TooManyFilesError`.
 
-        `changed`: the only file, relative to the workspace, that can have changed since the last snapshot.
+        `changed_path`: the only file, relative to the workspace, that can have changed since the last snapshot.
         """
         with self._lock:
             beside = (
@@ -512,15 +518,15 @@ class WorkspaceSnapshots:
                 else self.repository.find_user_repository_blobs(self._workspace.root)
             )
             try:
-                return self._take_snapshot_with_blobs(ref, changed, beside)
+                return self._take_snapshot_with_blobs(ref, changed_path, beside)
             except SnapshotError:
                 if beside is None:
                     raise
                 return self._take_snapshot_with_blobs(
-                    ref, changed, None
+                    ref, changed_path, None
                 )  # the other repository is damaged, or was changed meanwhile
 
-    def _take_snapshot_with_blobs(self, ref: str, changed: str, beside: BlobSource | None) -> str:
+    def _take_snapshot_with_blobs(self, ref: str, changed_path: str, blob_source: BlobSource | None) -> str:
         self._under_way = tree = self._tree or self._load_tree()
         self._tree = None  # invalid if this fails
         layout = b""
@@ -530,9 +536,9 @@ class WorkspaceSnapshots:
             layout = layout or tree.layout_json()
             return layout
 
-        changes = tree.iterate_changes(changed.rpartition("/")[0] if changed else None)
+        changes = tree.iterate_changes(changed_path.rpartition("/")[0] if changed_path else None)
         self._commit = self.repository.commit_changes(
-            ref, self._commit, changes, laid_out, self._layout, beside
+            ref, self._commit, changes, laid_out, self._layout, blob_source
         )
         self._layout, self._tree = layout or self._layout, tree
         if not self._saved:
@@ -568,5 +574,5 @@ class WorkspaceSnapshots:
 
     def _save_tree(self, tree: WorkspaceTree) -> None:
         known = {"commit": self._commit, "layout": self._layout.decode(), "folders": tree.to_json()}
-        replace_file(self._index_path, json.dumps(known).encode())
+        replace_private_file_locked(self._index_path, json.dumps(known).encode())
         self._saved = self._commit

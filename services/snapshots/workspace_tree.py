@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from interlock.services.files.ignore import AGENT_FILES
 from interlock.services.files.protected import is_private_name
 from interlock.state.errors import RunError
-from interlock.state.workspace import Place, Workspace
+from interlock.state.workspace import OpenDirEntry, Workspace
 
 if TYPE_CHECKING:  # the program that restores needs no settings, which take a tenth of a second to import
     from interlock.state.settings import SnapshotSettings
@@ -92,14 +92,14 @@ class WorkspaceTree:
         """Return the state as JSON-like data."""
         return {path: (folder.mode, folder.mark, folder.files) for path, folder in self.folders.items()}
 
-    def iterate_changes(self, inside: str | None = None) -> Iterator[PathChange]:
+    def iterate_changes(self, only_folder: str | None = None) -> Iterator[PathChange]:
         """Yield changes since the last look, removals first. Must be consumed completely, or the tree becomes invalid.
 
-        `inside`: if known, only direct entries of this folder can have changed.
+        `only_folder`: if known, only direct entries of this folder can have changed.
         """
         self.seen = self.due = 0
         first = self.folders.keys() == {""} and self.folders[""].mark is None
-        due, gone = self._scan_folders([inside] if inside in self.folders else [*self.folders])
+        due, gone = self._scan_folders([only_folder] if only_folder in self.folders else [*self.folders])
         # The first look goes by the rules that are there.
         if not first and any(path.rpartition("/")[2] in _RULES for path in (*due, *gone)):
             for folder in self.folders.values():
@@ -110,7 +110,7 @@ class WorkspaceTree:
         self.due = len(due)
         yield from (PathChange(path, None) for path, file in gone.items() if file.blob)
         for folder, paths in groupby(sorted(due, key=parent_folder), parent_folder):
-            yield from self._read_files(folder, paths)
+            yield from self._read_changed_files(folder, paths)
 
     def list_paths(self) -> list[str]:
         """Return the files of a tree that wasn't looked at yet; none is read. Raises `TooManyFilesError`."""
@@ -127,7 +127,7 @@ class WorkspaceTree:
             except OSError:
                 self._layout = b""
                 lost = self.folders.pop(path, FolderState()).files
-                gone |= {_join_name(path, name): file for name, file in lost.items()}
+                gone |= {_join_path(path, name): file for name, file in lost.items()}
                 continue
             try:
                 pending += self._scan_folder(path, opened, due, gone)
@@ -142,31 +142,35 @@ class WorkspaceTree:
                 f"more than {self._most:,} files lie in {self._base!r} (setting snapshots.maxFiles)"
             )
 
-    def _scan_folder(self, path: str, opened: int, due: list[str], gone: dict[str, FileState]) -> list[str]:
+    def _scan_folder(
+        self, path: str, descriptor: int, changed_paths: list[str], removed: dict[str, FileState]
+    ) -> list[str]:
         """Examine one folder; returns its folders that weren't known."""
         folder, folders = self.folders.setdefault(path, FolderState()), list[str]()
-        found, now_ns = os.fstat(opened), time.time_ns()
+        found, now_ns = os.fstat(descriptor), time.time_ns()
         if folder.mark != found.st_ctime_ns:
             names, inner = self._list_unignored_entries(path)
             if folder.mode != found.st_mode or names != folder.files.keys():
                 self._layout = b""
-            folder.mode, folder.mark = found.st_mode, _settled_time(found.st_ctime_ns, now_ns)
-            due += [_join_name(path, name) for name in names - folder.files.keys()]
-            gone |= {_join_name(path, name): folder.files.pop(name) for name in folder.files.keys() - names}
-            folders = [inside for name in inner if (inside := _join_name(path, name)) not in self.folders]
+            folder.mode, folder.mark = found.st_mode, _change_time_if_settled(found.st_ctime_ns, now_ns)
+            changed_paths += [_join_path(path, name) for name in names - folder.files.keys()]
+            removed |= {
+                _join_path(path, name): folder.files.pop(name) for name in folder.files.keys() - names
+            }
+            folders = [inside for name in inner if (inside := _join_path(path, name)) not in self.folders]
         lost: list[str] = []
         look = os.stat
         for name, (_, _, mark) in folder.files.items():
             try:
-                now = look(name, dir_fd=opened, follow_symlinks=False)
+                now = look(name, dir_fd=descriptor, follow_symlinks=False)
             except OSError:
                 lost.append(name)
                 continue
             if (now.st_ctime_ns, now.st_ino) != mark:
-                due.append(_join_name(path, name))
+                changed_paths.append(_join_path(path, name))
         if lost:
             self._layout = b""
-            gone |= {_join_name(path, name): folder.files.pop(name) for name in lost}
+            removed |= {_join_path(path, name): folder.files.pop(name) for name in lost}
         return folders
 
     def _list_unignored_entries(self, path: str) -> tuple[set[str], list[str]]:
@@ -176,11 +180,15 @@ class WorkspaceTree:
         )
 
         folder = Path(self._base + path)
-        ignored = self._workspace.ignore_test_for(folder)
+        ignored = self._workspace.make_ignore_test(folder)
         files: set[str] = set()
         folders: list[str] = []
         # Gone or unreadable: treated as empty.
-        with suppress(OSError), self._workspace.open_place(folder) as place, open_directory(place) as opened:
+        with (
+            suppress(OSError),
+            self._workspace.open_parent_directory(folder) as place,
+            open_directory(place) as opened,
+        ):
             for entry in os.scandir(opened):
                 is_folder = entry.is_dir(follow_symlinks=False)
                 if is_private_name(entry.name) or ignored(entry.name, is_folder):
@@ -191,17 +199,19 @@ class WorkspaceTree:
                     files.add(entry.name)
         return files, folders
 
-    def _read_files(self, path: str, paths: Iterable[str]) -> Iterator[PathChange]:
+    def _read_changed_files(self, folder_path: str, paths: Iterable[str]) -> Iterator[PathChange]:
         """Read files of one folder without following links on the way."""
-        folder = self.folders[path]
+        folder = self.folders[folder_path]
         try:
-            with self._workspace.open_place(Path(self._base + path, "_")) as place:
+            with self._workspace.open_parent_directory(Path(self._base + folder_path, "_")) as place:
                 for one in paths:
-                    yield from self._read_path(one, folder, Place(place.directory, one.rpartition("/")[2]))
+                    yield from self._read_changed_file(
+                        one, folder, OpenDirEntry(place.directory, one.rpartition("/")[2])
+                    )
         except OSError:  # the folder was removed; the next look detects that
             folder.mark = None
 
-    def _read_path(self, path: str, folder: FolderState, place: Place) -> Iterator[PathChange]:
+    def _read_changed_file(self, path: str, folder: FolderState, place: OpenDirEntry) -> Iterator[PathChange]:
         self.seen += 1
         before = folder.files.pop(place.name, None)
         now_ns = time.time_ns()
@@ -217,7 +227,7 @@ class WorkspaceTree:
             if before is not None and before.blob:
                 yield PathChange(path, None)
             return
-        blob = blob_id(data)
+        blob = git_blob_id(data)
         folder.files[place.name] = FileState(found.st_mode, blob, change_mark(found, now_ns))
         if before is None or not before.blob or before.mode != found.st_mode:
             self._layout = b""
@@ -235,7 +245,7 @@ class WorkspaceTree:
         empty = sorted(path for path in modes if path not in full and not self.folders[path].files)
         for path, folder in self.folders.items():
             kept = {name: file.mode for name, file in folder.files.items() if file.blob}
-            modes |= {_join_name(path, name): mode for name, mode in kept.items() if not stat.S_ISLNK(mode)}
+            modes |= {_join_path(path, name): mode for name, mode in kept.items() if not stat.S_ISLNK(mode)}
         counted: dict[str, Counter[int]] = {}
         for mode in modes.values():
             counted.setdefault(permission_kind(mode), Counter())[stat.S_IMODE(mode)] += 1
@@ -248,18 +258,18 @@ class WorkspaceTree:
         return json.dumps({"usual": usual, "odd": odd, "empty": empty}, sort_keys=True).encode()
 
 
-def read_content(place: Place, found: os.stat_result, limit: int) -> bytes | None:
+def read_content(place: OpenDirEntry, status: os.stat_result, limit: int) -> bytes | None:
     """Return a file's bytes or a link's target; None if it is neither, or too large. Raises OSError."""
-    if stat.S_ISLNK(found.st_mode):
+    if stat.S_ISLNK(status.st_mode):
         return os.fsencode(os.readlink(place.name, dir_fd=place.directory))
-    if found.st_size > limit or not stat.S_ISREG(found.st_mode):  # opening a device can have effects
+    if status.st_size > limit or not stat.S_ISREG(status.st_mode):  # opening a device can have effects
         return None
     opened = os.open(place.name, _READ, dir_fd=place.directory)
     try:
         if not stat.S_ISREG(os.fstat(opened).st_mode):
             return None
-        data = os.read(opened, found.st_size + 1)
-        if len(data) != found.st_size:  # it grows or shrinks, or the system gave less than it has
+        data = os.read(opened, status.st_size + 1)
+        if len(data) != status.st_size:  # it grows or shrinks, or the system gave less than it has
             with open(opened, "rb", closefd=False) as file:
                 data += file.read(limit + 1 - len(data))
         return None if len(data) > limit else data
@@ -267,12 +277,14 @@ def read_content(place: Place, found: os.stat_result, limit: int) -> bytes | Non
         os.close(opened)
 
 
-def change_mark(found: os.stat_result, now_ns: int) -> tuple[int, int] | None:
+def change_mark(status: os.stat_result, now_ns: int) -> tuple[int, int] | None:
     """Return change time and inode; None if a further change might leave them as they are."""
-    return (found.st_ctime_ns, found.st_ino) if _settled_time(found.st_ctime_ns, now_ns) else None
+    return (
+        (status.st_ctime_ns, status.st_ino) if _change_time_if_settled(status.st_ctime_ns, now_ns) else None
+    )
 
 
-def _settled_time(changed_ns: int, now_ns: int) -> int | None:
+def _change_time_if_settled(changed_ns: int, now_ns: int) -> int | None:
     """Return the change time if a further change would alter it, else None."""
     return changed_ns if changed_ns < now_ns - (_TICK_NS if changed_ns % 10**9 else _COARSE_TICK_NS) else None
 
@@ -282,7 +294,7 @@ def permission_kind(mode: int) -> str:
     return "folder" if stat.S_ISDIR(mode) else "program" if mode & 0o100 else "file"
 
 
-def blob_id(data: bytes) -> str:
+def git_blob_id(data: bytes) -> str:
     """Return git's id of a blob with these bytes."""
     return hashlib.sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest()
 
@@ -291,5 +303,5 @@ def parent_folder(path: str) -> str:
     return path.rpartition("/")[0]
 
 
-def _join_name(folder: str, name: str) -> str:
+def _join_path(folder: str, name: str) -> str:
     return f"{folder}/{name}" if folder else name

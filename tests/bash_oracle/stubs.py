@@ -11,7 +11,7 @@ from pathlib import Path
 
 from bash_oracle.lines import PROGRAMS
 
-from interlock.services.sandbox.sandbox import check_sandbox_support, find_bwrap
+from interlock.services.sandbox.sandbox import check_sandbox_support, find_bubblewrap
 from interlock.state.errors import SandboxError
 
 BASH = shutil.which("bash")
@@ -70,7 +70,7 @@ def cage(folder: Path) -> list[str]:
         check_sandbox_support(os.environ)
     except SandboxError:
         return []
-    found = find_bwrap(os.environ)
+    found = find_bubblewrap(os.environ)
     memory = [
         "--ro-bind-try",
         "/dev/shm",

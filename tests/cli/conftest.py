@@ -41,7 +41,7 @@ class StoreMaker:
 
     def __init__(self, home: Path) -> None:
         self.store = Store(home)
-        self.store.open()
+        self.store.create_or_migrate()
         self.conn = self.store.connect()
 
     def run(
@@ -92,7 +92,7 @@ class StoreMaker:
 
     def execute(self, sql: str, *values: object) -> None:
         with self.conn.transaction():
-            self.conn.stored(sql, values)
+            self.conn.execute_raw(sql, values)
 
 
 @pytest.fixture

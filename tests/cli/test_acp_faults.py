@@ -16,7 +16,7 @@ from acp_editor import ALLOWS, DONE, REJECTS, WRITE, Editor, FailedError, prompt
 from folders import put
 from patience import until
 
-from interlock.acp.wire import Wire
+from interlock.acp.wire import JsonRpcConnection
 
 Open = Callable[..., Editor]
 Asking = Callable[..., tuple[Editor, str, int]]
@@ -223,8 +223,8 @@ def test_a_session_whose_record_is_damaged_is_an_error_and_can_be_loaded_once_it
 def test_nothing_but_frames_leaves_through_stdout() -> None:
     program = """
 import os, subprocess
-from interlock.acp.wire import Wire
-wire = Wire.take_over_stdio()
+from interlock.acp.wire import JsonRpcConnection
+wire = JsonRpcConnection.take_over_stdio()
 print("printed", flush=True)
 os.write(1, b"written\\n")
 subprocess.run(["echo", "echoed"])
@@ -240,7 +240,7 @@ os.write(wire._write, b"frame")
 def test_a_client_that_reads_slowly_delays_nobody_and_misses_only_what_is_repeated() -> None:
     async def written() -> list[Any]:
         (read, theirs), (taken, write) = os.pipe(), os.pipe()
-        wire, gone = Wire(read, write), asyncio.Event()
+        wire, gone = JsonRpcConnection(read, write), asyncio.Event()
         wire.start(lambda _: None, gone.set)
         for number in range(300):  # 30 MB
             wire.send_notification("session/update", {"output": "x" * 100_000}, droppable=True)

@@ -14,7 +14,7 @@ from folders import put
 
 from interlock.cli.catalog import COMMANDS, build_parser, find_command
 from interlock.cli.commands import work
-from interlock.cli.flags import run_options_from
+from interlock.cli.flags import build_run_options
 from interlock.engine.options import Options
 from interlock.graphs import PIPELINES, load_pipeline
 from interlock.tools.table import TOOLS
@@ -27,7 +27,7 @@ ROOMS = ("cli", "engine", "graphs", "nodes", "prompts", "services", "state", "to
 
 
 def _options(*flags: str, resuming: bool = False) -> Options:
-    return run_options_from(
+    return build_run_options(
         build_parser("prompt").parse(flags), {"INTERLOCK_HOME": "/h", "KEY": "v"}, is_resumed=resuming
     )
 

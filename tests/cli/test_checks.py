@@ -14,7 +14,7 @@ from patience import sampled, until
 from sandboxes import needs_sandbox
 from scripted import call, shell, tools
 
-from interlock.engine.client import state_home
+from interlock.engine.client import resolve_state_directory
 
 PYTEST = "python3 -m pytest -q -p no:cacheprovider"
 CODE = "def half(n):\n    return n * 2\n"
@@ -365,7 +365,7 @@ def test_a_test_that_cant_be_kept_asks_when_it_changes(
 
 def left_behind() -> list[Path]:
     """The views there are now."""
-    return [*(state_home(os.environ) / "views").glob("*")]
+    return [*(resolve_state_directory(os.environ) / "views").glob("*")]
 
 
 def test_a_person_accepts_or_sends_back_with_a_reason(run: Run, tmp_path: Path, quiet: Path) -> None:

@@ -46,7 +46,7 @@ def test_flags_are_those_of_the_parser(asked: Asked) -> None:
     from interlock.cli.catalog import build_parser
 
     shown = values(asked("--"))
-    assert set(shown) == {name for name, _ in build_parser("prompt").described_flags()}
+    assert set(shown) == {name for name, _ in build_parser("prompt").visible_flags_with_help()}
     assert "--approval-mode" in shown and "--full-auto" not in shown
     assert values(asked("--approval-mode", "")) == ["default", "auto_edit", "plan", "yolo"]
     assert values(asked("-o", "s")) == ["stream-json"]

@@ -12,7 +12,7 @@ from scripted import tools
 
 from interlock.engine import Options, resume_sync
 from interlock.engine.read import find_run
-from interlock.engine.store import state_home
+from interlock.engine.store import resolve_state_directory
 from interlock.state.events import Event, ToolStart
 
 ENDS: dict[str, dict[str, Any]] = yaml.safe_load(Path(__file__).with_name("ends.yaml").read_text())
@@ -51,9 +51,9 @@ def test_why_a_run_failed_before_is_not_told_while_it_is_resumed(run: Run) -> No
 
     def look(event: Event) -> None:
         if isinstance(event, ToolStart):
-            seen.append(find_run(state_home(), "latest").error)
+            seen.append(find_run(resolve_state_directory(), "latest").error)
 
-    options = Options(home=state_home(), workspace=Path.cwd(), env=dict(os.environ))
+    options = Options(home=resolve_state_directory(), workspace=Path.cwd(), env=dict(os.environ))
     assert resume_sync("latest", options=options, renderers=[look]).status == "done"
     assert seen == [None]
 

@@ -12,8 +12,8 @@ import pytest
 
 from interlock.engine.read import find_run, list_runs, list_steps, list_waiting_requests, root_node_path
 from interlock.engine.read.calls import list_answered_requests, list_calls
-from interlock.engine.store import state_home
-from interlock.services.process.identity import boot_id, current_process, host_name
+from interlock.engine.store import resolve_state_directory
+from interlock.services.process.identity import boot_id, current_process_identity, host_name
 from interlock.state.errors import UserError
 
 Maker = Any  # the `StoreMaker` of tests/cli/conftest.py
@@ -37,7 +37,7 @@ def test_reading_never_writes(made: Maker, place: Path) -> None:
     with open_reader(place) as conn:
         assert conn is not None
         with pytest.raises(sqlite3.OperationalError, match="readonly"):
-            conn.stored("delete from runs")
+            conn.execute_raw("delete from runs")
 
 
 def _ended_process() -> tuple[str, str, int, str]:
@@ -70,7 +70,7 @@ def test_status_follows_from_row_lease_and_requests(
 ) -> None:
     made.run("aa11", status=stored)
     owners = {
-        "me": tuple(current_process()),
+        "me": tuple(current_process_identity()),
         "dead": _ended_process(),
         "rebooted": (host_name(), "another-boot", os.getpid(), "1"),
         "another's pid": (host_name(), boot_id(), os.getpid(), "12"),
@@ -86,7 +86,7 @@ def test_status_follows_from_row_lease_and_requests(
 def test_the_newest_of_a_status_are_found_behind_many_of_others(made: Maker, place: Path) -> None:
     for number in range(12):
         made.run(f"new{number:02}", updated=9000.0 + number)
-        made.hold(f"new{number:02}", tuple(current_process()), 1)
+        made.hold(f"new{number:02}", tuple(current_process_identity()), 1)
     for number in range(3):
         made.run(f"old{number}", updated=1000.0 + number)
         made.run(f"asks{number}", updated=500.0 + number)
@@ -184,4 +184,4 @@ def test_an_answer_says_who_gave_it_and_when(made: Maker, place: Path) -> None:
     ],
 )
 def test_the_state_directory_follows_the_environment(env: dict[str, str], expected: str) -> None:
-    assert state_home(env) == Path(expected)
+    assert resolve_state_directory(env) == Path(expected)

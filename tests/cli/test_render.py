@@ -17,7 +17,7 @@ import pytest
 from interlock.cli.catalog import execute_command
 from interlock.cli.driving import _drive_in_view
 from interlock.cli.render.live_calls import format_progress
-from interlock.cli.render.output import Paint, escape_controls, strip_terminal_codes
+from interlock.cli.render.output import Paint, sanitize_for_terminal, strip_terminal_codes
 from interlock.cli.render.pending_requests import pending_request_lines
 from interlock.cli.render.text_view import TextView
 from interlock.cli.render.views import JsonView, StreamJsonView
@@ -298,7 +298,10 @@ def test_a_reader_that_is_gone_does_not_change_the_exit_code(monkeypatch: pytest
 
 
 def test_answers_keep_their_letters_but_lose_their_control() -> None:
-    assert escape_controls("שלום\u200f \u200d x\x1b]0;title\x07") == "שלום\u200f \u200d x\\x1b]0;title\\x07"
+    assert (
+        sanitize_for_terminal("שלום\u200f \u200d x\x1b]0;title\x07")
+        == "שלום\u200f \u200d x\\x1b]0;title\\x07"
+    )
     assert strip_terminal_codes("\x1b]0;t\x07\x1b[1;31m50%\x1b[K\r100%\x1b[m\r") == "100%"
 
 

@@ -11,9 +11,9 @@ from commands import Run
 from folders import put
 from scripted import says
 
-from interlock.engine.store import Store, state_home
+from interlock.engine.store import Store, resolve_state_directory
 from interlock.engine.store.runs import read_options
-from interlock.engine.working_folder import working_in
+from interlock.engine.working_folder import use_working_folder
 
 GRAPH = """
 import pathlib
@@ -129,10 +129,14 @@ def test_a_run_in_another_folder_works_there(run: Run, tmp_path: Path) -> None:
 def test_a_process_stays_in_the_folder_that_another_of_its_runs_works_in(tmp_path: Path) -> None:
     before, first, second = Path.cwd(), tmp_path / "first", tmp_path / "second"
     first.mkdir(), second.mkdir()
-    with working_in(first) as inside, working_in(second) as also, working_in(first) as again:
+    with (
+        use_working_folder(first) as inside,
+        use_working_folder(second) as also,
+        use_working_folder(first) as again,
+    ):
         assert (inside, also, again) == (True, False, True) and Path.cwd() == first
     assert Path.cwd() == before
-    with working_in(tmp_path / "nowhere") as inside:
+    with use_working_folder(tmp_path / "nowhere") as inside:
         assert not inside and Path.cwd() == before
 
 
@@ -140,12 +144,12 @@ def test_a_process_returns_to_its_own_folder_when_the_last_run_ends(tmp_path: Pa
     before, entered, leave = Path.cwd(), threading.Event(), threading.Event()
 
     def drive() -> None:
-        with working_in(tmp_path):
+        with use_working_folder(tmp_path):
             entered.set()
             leave.wait(30)
 
     other = threading.Thread(target=drive)
-    with working_in(tmp_path):
+    with use_working_folder(tmp_path):
         other.start()
         assert entered.wait(30)
     assert Path.cwd() == tmp_path
@@ -198,6 +202,6 @@ def test_a_mode_chosen_while_a_prompt_is_under_way_counts_from_the_next_one(run:
     assert again.code == 0 and Path("d.txt").exists(), again.err
     assert run("replay", name, "--json").json["divergence"] is None
     forked = run("fork", name, "--at", str(step + 1), "--json").json
-    with Store(state_home()).open().writing() as conn:
+    with Store(resolve_state_directory()).create_or_migrate().write_transaction() as conn:
         kept = read_options(conn, forked["run"])
         assert (kept["approval_mode"], kept["next_asked"]) == ("default", {})

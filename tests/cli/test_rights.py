@@ -10,7 +10,7 @@ from commands import Run, one_call
 from folders import put, tree
 from scripted import says, tools
 
-from interlock.engine.store import select_rows, state_home
+from interlock.engine.store import resolve_state_directory, select_rows
 from interlock.services.files.protected import ProtectedPaths
 from interlock.services.hooks.scripts import can_run_isolated, find_scripts
 from interlock.services.policy.policy import RulePolicy
@@ -197,7 +197,7 @@ def test_a_run_keeps_the_rules_it_started_with(run: Run, tmp_path: Path, home: P
 def test_settings_left_at_their_defaults_are_kept_as_earlier_versions_did(run: Run, tmp_path: Path) -> None:
     (tmp_path / "s.json").write_text('[{"text": "Done."}]')
     assert run("-m", f"script:{tmp_path / 's.json'}", "-p", "go").code == 0
-    ((options,),) = select_rows(state_home(), "select options from runs")
+    ((options,),) = select_rows(resolve_state_directory(), "select options from runs")
     assert json.loads(options)["rights"]["settings"]["context.fileFiltering"] == {}
 
 

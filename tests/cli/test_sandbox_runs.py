@@ -40,7 +40,7 @@ def prompt(tmp_path: Path, *more: str) -> tuple[str, ...]:
 def told(home: Path) -> list[str]:
     """The sandbox sections in the run's system prompt."""
     records = b"".join(file.read_bytes() for file in (home / "interlock/outputs").iterdir())
-    last = {name: load_prompt(f"main/sandbox_{name}").text().splitlines()[-1] for name in SECTIONS}
+    last = {name: load_prompt(f"main/sandbox_{name}").render().splitlines()[-1] for name in SECTIONS}
     return [
         name for name, line in last.items() if json.dumps(line, ensure_ascii=False)[1:-1].encode() in records
     ]

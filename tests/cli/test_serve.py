@@ -18,7 +18,7 @@ from folders import put
 from patience import HANG_S, until
 from scripted import tools
 
-from interlock.engine.store import Store, state_home
+from interlock.engine.store import Store, resolve_state_directory
 
 EDIT = {"file_path": "calc.py", "old_string": "a - b", "new_string": "a + b"}
 REPLIES = [
@@ -339,8 +339,8 @@ def test_a_run_that_a_terminal_drives_takes_no_prompt_and_is_stopped_and_ten_tho
     )
     assert stopped.json()["became"] == "asked" and terminal.wait() == 130
     assert told.status_code == 409 and f"process {terminal.pid}" in told.json()["detail"], told.text
-    with closing(Store(state_home()).connect()) as conn:
-        copied = ", ".join(column.name for column in conn.columns("runs") if column.name != "run")
+    with closing(Store(resolve_state_directory()).connect()) as conn:
+        copied = ", ".join(column.name for column in conn.list_columns("runs") if column.name != "run")
         # In pieces: PostgreSQL's notes for the audit grow with the square of a transaction's rows.
         for n in range(100_000, 110_000, 200):
             sql = (

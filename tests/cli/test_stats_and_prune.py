@@ -13,7 +13,7 @@ from scripted import shell, tools
 from starlette.requests import Request
 
 from interlock.engine.client import Client
-from interlock.engine.store import select_rows, state_home
+from interlock.engine.store import resolve_state_directory, select_rows
 from interlock.engine.store.retention import CANDIDATES
 from interlock.web.page_views import get_statistics
 
@@ -167,5 +167,7 @@ def test_store_copies_runs_to_another_folder(
 
 @pytest.mark.sqlite
 def test_what_is_due_among_thousands_of_runs_is_found_in_one_pass(run: Run, ended: dict[str, str]) -> None:
-    plan = [row["detail"] for row in select_rows(state_home(), f"explain query plan {CANDIDATES}")]
+    plan = [
+        row["detail"] for row in select_rows(resolve_state_directory(), f"explain query plan {CANDIDATES}")
+    ]
     assert plan and not [line for line in plan if "CORRELATED" in line]

@@ -161,14 +161,14 @@ def test_files_that_find_no_room_are_named(run: Run, tmp_path: Path, monkeypatch
 
 def test_a_plan_that_was_handed_over_and_not_begun_is_no_damage(run: Run, home: Path) -> None:
     store = Store(home)
-    store.open()
+    store.create_or_migrate()
     conn = store.connect()
     record = ChainTranscript(SqlChain(conn), store.outputs, "next").append(
         "", [Message(role="user", content="Do it.")]
     )
     insert_run(conn, NewRun("next", "main", "/work", "do it", {}, {"prompt": record, "head": ""}))
     assert run("doctor", "--store").code == 0
-    conn.stored("delete from chain where id = $1", (record,))
+    conn.execute_raw("delete from chain where id = $1", (record,))
     assert "is missing" in run("doctor", "--store").out
     conn.close()
 

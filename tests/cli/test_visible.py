@@ -20,7 +20,7 @@ from interlock.cli.render.pending_requests import decision_commands
 from interlock.cli.render.text_view import TextView
 from interlock.state import events
 from interlock.state import events as turn_events
-from interlock.state.text import escape_controls, join_up_to, make_visible, to_visible_json
+from interlock.state.text import join_up_to, make_visible, sanitize_for_terminal, to_visible_json
 
 HIDING = "\x1b[2K\x9b1m\x85\u202e\u2066\u200b\u200d\u2060\u3164\u2800\u115f\u034f\ufe0f\u00a0\u3000\U000e0041"
 NASTY = f"na{HIDING}me"
@@ -132,7 +132,7 @@ def test_whatever_the_text_all_of_it_can_be_seen_and_json_stays_the_same_value(t
         assert make_visible(seen) == seen
         assert json.loads(to_visible_json({"a": [told]})) == {"a": [told]}
         assert hiding(to_visible_json(told), allowed="\u200d\ufe0f\ufe0e") == set()
-        assert hiding(escape_controls(told), READING) == set()
+        assert hiding(sanitize_for_terminal(told), READING) == set()
 
 
 @pytest.mark.parametrize(

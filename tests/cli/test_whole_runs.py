@@ -14,7 +14,7 @@ from scripted import tools
 from interlock.cli.session.input_line import InputHistory, Pastes
 from interlock.engine.store import select_rows
 from interlock.services.files.blobs import inflate_body
-from interlock.web.drive_process import _LiveEventsWriter, live_events_file
+from interlock.web.drive_process import _LiveEventsWriter, live_events_path
 
 SCRIPT = """
 - text: I'll write it.
@@ -217,7 +217,7 @@ def test_what_is_kept_is_its_owners_alone_from_the_first_moment(run: Run, tmp_pa
             assert run("-m", f"script:{script}", "--approval-mode", mode, "-p", "go").code == 0
         run("run", "search", "three")
         run("fork", "latest", "--at", "1")
-        _LiveEventsWriter(live_events_file(state, "r"))._file.close()
+        _LiveEventsWriter(live_events_path(state, "r"))._file.close()
     finally:
         os.umask(before)
     made = {path.name for path in state.iterdir()}

@@ -11,5 +11,5 @@ from interlock.engine.store import Store
 @pytest.fixture(params=DATABASES)
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
     made = DATABASES[request.param](tmp_path)
-    made.open()
+    made.create_or_migrate()
     return made

@@ -14,7 +14,7 @@ from interlock.engine.driver.lease import Lease, acquire_lease
 from interlock.engine.store import Store
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.leases import fence_commits
-from interlock.services.process.identity import current_process
+from interlock.services.process.identity import current_process_identity
 from interlock.state.errors import BusyError
 
 
@@ -30,7 +30,7 @@ def turn_clock(seconds: float) -> None:
 
 
 async def take(store: Store, run: str, options: dict[str, str]) -> Lease | None:
-    me = current_process()
+    me = current_process_identity()
     try:
         lease = await acquire_lease(
             store,
@@ -73,7 +73,7 @@ def stop_before_effect(store: Store, lease: Lease) -> None:
         effects.write("owner\n")
     try:
         with conn.transaction():
-            conn.stored("update journal set state = 'done' where run = $1", (lease.run,))
+            conn.execute_raw("update journal set state = 'done' where run = $1", (lease.run,))
     except BusyError as error:
         say("refused", error)
     else:
@@ -81,7 +81,7 @@ def stop_before_effect(store: Store, lease: Lease) -> None:
 
 
 def intend(conn: Connection, lease: Lease) -> None:
-    conn.stored(
+    conn.execute_raw(
         "insert into journal (run, message, idx, attempt, tool, args_hash, state, epoch) "
         "values ($1, 'm', 0, 1, 'run_shell_command', '', 'intent', $2)",
         (lease.run, lease.epoch),

@@ -14,7 +14,7 @@ from interlock.engine.audit import find_audit_problems, read_audit_records, sign
 from interlock.engine.client import Client, Options
 from interlock.engine.store import Store
 from interlock.engine.store import audit as audited_key_text
-from interlock.engine.store.audit import AUDITED, Record, pack_audit_record
+from interlock.engine.store.audit import AUDITED, AuditRecord, pack_audit_record
 
 pytestmark = pytest.mark.sqlite
 """It changes rows in SQLite's own words; `test_fleet.py` has the same kinds of change in PostgreSQL's."""
@@ -89,14 +89,14 @@ def _recomputed(conn: sqlite3.Connection) -> None:
     """What somebody does who knows the program, but not the key."""
     before = ""
     for row in conn.execute("select * from audit order by seq").fetchall():
-        before = Record.of(row).expected(before)
+        before = AuditRecord.from_row(row).expected_hash(before)
         conn.execute("update audit set hash = ? where seq = ?", (before, row[0]))
 
 
 def _lied(conn: sqlite3.Connection, seq: int) -> None:
     """An answer came from the page."""
     (row,) = conn.execute("select * from audit where seq = ?", (seq,)).fetchall()
-    record = Record.of(row)
+    record = AuditRecord.from_row(row)
     body = (record.body or "").replace("--approve", "page")
     assert body != record.body
     changes = (*pack_audit_record(record.key, body), seq)
@@ -234,7 +234,7 @@ def test_what_is_written_after_a_cut_does_not_hide_it(home: Path, change: str) -
         if "drop" in change:
             conn.execute("update approvals set answered_by = 'somebody else'")
             conn.commit()
-    Store(home).open()
+    Store(home).create_or_migrate()
     for _ in range(2):
         _written(home)
         (line,) = [line for line in find_audit_problems(home)[1] if "end was cut off before" in line]
@@ -257,7 +257,7 @@ def _other(table: str, name: str) -> str:
 
 def test_a_replaced_key_is_named(home: Path) -> None:
     (home / "audit" / "key").unlink()
-    audited_key_text._read_key_file.cache_clear()  # as in another process
+    audited_key_text._read_or_create_key_file.cache_clear()  # as in another process
     records, (unread, told, *_) = find_audit_problems(home)
     assert "audit/head" in told and "INTERLOCK_AUDIT_KEY" in unread, unread
     assert unread.startswith(f"{records} records, from record 1 (")
@@ -278,7 +278,7 @@ def test_a_removed_run_and_a_store_of_before_leave_no_complaint(home: Path) -> N
         conn.execute("drop table audit")
         conn.execute("pragma user_version = 8")
     (home / "audit" / "head").unlink()  # an older version knew none
-    Store(home).open()
+    Store(home).create_or_migrate()
     assert find_audit_problems(home)[1] == []
     assert {r.kind for r in read_audit_records(home)} == {"store", "taken over unverified"}
     Client(Options(home=home)).remove_run("r")
@@ -289,7 +289,7 @@ def test_a_removed_run_and_a_store_of_before_leave_no_complaint(home: Path) -> N
 def test_a_commit_that_fails_leaves_no_head_of_a_record_that_never_was(home: Path) -> None:
     """As on a full disk, or in a driver that lost its run."""
     with closing(Store(home).connect()) as conn:
-        conn.guard(lambda: conn.execute("select no_such_column"))
+        conn.set_commit_check(lambda: conn.execute("select no_such_column"))
         with pytest.raises(sqlite3.OperationalError), conn.transaction(synced=True):
             conn.update("decisions", {"attempt": 9}, {"run": "r"})
     assert find_audit_problems(home)[1] == []
@@ -299,7 +299,7 @@ def test_a_key_of_ones_own_signs_and_another_key_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ended: Path
 ) -> None:
     monkeypatch.setenv("INTERLOCK_AUDIT_KEY", str(ended / "audit" / "key"))
-    Store(tmp_path / "own").open()
+    Store(tmp_path / "own").create_or_migrate()
     one = sign_newest_record(tmp_path / "own")
     assert find_audit_problems(tmp_path / "own", (one,)) == (1, [])
     monkeypatch.delenv("INTERLOCK_AUDIT_KEY")

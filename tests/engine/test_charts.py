@@ -31,7 +31,7 @@ from interlock.state.charts import (
 )
 from interlock.state.deps import Token
 from interlock.state.errors import BusyError, RunError, SetupError
-from interlock.state.node import node, spec_of
+from interlock.state.node import find_node_spec, node
 
 STATES = {
     "run": ["created", "running", "waiting", "interrupted", "done", "failed", "cancelled"],
@@ -163,7 +163,7 @@ def test_no_node_declares_what_only_a_person_does(event: str) -> None:
 
 def test_the_end_of_a_batch_makes_only_the_moves_that_a_batch_can_make() -> None:
     """It leaves no plan in review, allows edits only directly or by a person's verdict, and never leaves yolo."""
-    moves = spec_of(collect).moves  # pyright: ignore[reportOptionalMemberAccess]
+    moves = find_node_spec(collect).moves  # pyright: ignore[reportOptionalMemberAccess]
 
     def ends(old: str, *said: str) -> set[str]:
         return {*reachable_states(ApprovalModeChart, old, moves, VERDICTS - {*said})} - {old}
@@ -225,16 +225,16 @@ def test_nobody_ends_a_run_that_they_do_not_drive(store: Store, status: str, end
         def stored() -> str:
             return conn.execute("select status from runs").fetchone()[0]
 
-        with closing(store.connect_driver()) as driver:
+        with closing(store.connect_for_driver()) as driver:
             fence_commits(driver, lease)
             saver = Saver(driver)
             lease.release()
             saver.put(root, saved, {"source": "loop", "step": 1}, {})
             with pytest.raises(BusyError):
-                driver.flush(last=True)
+                driver.flush(drop_on_failure=True)
             assert stored() == status
         lease = asyncio.run(acquire_lease(store, "r"))
-        with closing(store.connect_driver()) as driver:
+        with closing(store.connect_for_driver()) as driver:
             fence_commits(driver, lease)
             Saver(driver).put(root, saved, {"source": "loop", "step": 1}, {})
             driver.flush()

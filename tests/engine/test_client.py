@@ -19,7 +19,7 @@ from toy_front import Toy
 from interlock.engine import resume_sync
 from interlock.engine.client import ENDED, Client, Decision, Options, Outcome, Pending
 from interlock.engine.client.conversation import Conversation
-from interlock.engine.client.following import FollowedEvent, LiveDrives, RunStanding, follow_events
+from interlock.engine.client.following import FollowedEvent, LiveDriveRegistry, RunStatus, follow_events
 from interlock.engine.client.record import Cursor
 from interlock.engine.client.requests import choices_by_key, make_decision
 from interlock.state.errors import UserError
@@ -85,7 +85,7 @@ class _Approves:
     async def decide(self, _outcome: Outcome, requests: Sequence[Pending], /) -> list[Decision]:
         return [make_decision(request, choices_by_key(request)["y"]) for request in requests]
 
-    def refused(self, error: UserError, /) -> None:
+    def on_decisions_refused(self, error: UserError, /) -> None:
         raise error
 
 
@@ -94,16 +94,16 @@ async def _until_over(client: Client, run: str, cursor: str = "") -> list[Follow
     async with aclosing(client.follow_events(run, cursor)) as events:
         async for one in events:
             found.append(one)
-            if isinstance(one.event, RunStanding) and one.event.status in ENDED:
+            if isinstance(one.event, RunStatus) and one.event.status in ENDED:
                 break
     return found
 
 
 def _kinds(found: Iterable[FollowedEvent]) -> list[str]:
-    return [_kind(one.event) for one in found if one.cursor and not isinstance(one.event, RunStanding)]
+    return [_kind(one.event) for one in found if one.cursor and not isinstance(one.event, RunStatus)]
 
 
-def _kind(event: Event | RunStanding) -> str:
+def _kind(event: Event | RunStatus) -> str:
     if isinstance(event, MessageEvent):
         return f"{event.role}: {event.content}"
     assert isinstance(event, ToolUse | ToolResultEvent)
@@ -121,7 +121,7 @@ _RECORDED = [
 
 def test_a_run_is_followed_from_any_place_without_a_gap_or_a_double(tmp_path: Path) -> None:
     client = Client(Stage(tmp_path, _WORK).options)
-    outcome = client.start_sync("main", {"prompt": "write a file"}, asker=_Approves())
+    outcome = client.start_sync("main", {"prompt": "write a file"}, decider=_Approves())
     assert outcome.status == "done"
     whole = asyncio.run(_until_over(client, outcome.run))
     assert _kinds(whole) == _RECORDED
@@ -134,11 +134,11 @@ def test_a_result_that_comes_after_a_later_call_is_neither_lost_nor_told_twice()
     first, second = (ToolUse(tool_name=name, tool_id=name, parameters={}) for name in "ab")
     done = [ToolResultEvent(tool_name=name, tool_id=name, status="success") for name in "ab"]
     place = Cursor()
-    told = [*place.unread([first, second])]
-    place = Cursor.read(str(place))
-    told += place.unread([first, second, done[1]])
-    place = Cursor.read(str(place))
-    told += place.unread([first, done[0], second, done[1]])
+    told = [*place.read_new_events([first, second])]
+    place = Cursor.parse(str(place))
+    told += place.read_new_events([first, second, done[1]])
+    place = Cursor.parse(str(place))
+    told += place.read_new_events([first, done[0], second, done[1]])
     assert told == [first, second, done[1], done[0]]
 
 
@@ -157,7 +157,7 @@ Client(options).resume_sync(run, decisions=[make_decision(request, choices_by_ke
 
 def test_a_follower_that_is_cancelled_as_a_piece_arrives_ends(tmp_path: Path) -> None:
     stage = Stage(tmp_path, [{"text": "Done."}])
-    drives = LiveDrives()
+    drives = LiveDriveRegistry()
 
     async def scene() -> None:
         run = (await Client(stage.options).start("main", {"prompt": "go"})).run
@@ -166,13 +166,13 @@ def test_a_follower_that_is_cancelled_as_a_piece_arrives_ends(tmp_path: Path) ->
         async def followed() -> None:
             async with aclosing(follow_events(stage.options.home, run, "", drives)) as found:
                 async for one in found:
-                    if isinstance(one.event, RunStanding):
+                    if isinstance(one.event, RunStatus):
                         stood.set()
 
         following = asyncio.create_task(followed())
         await stood.wait()
         await asyncio.sleep(0.01)  # it waits for a piece
-        drives.tell(run, MessageEvent(role="assistant", content="piece", delta=True))
+        drives.publish_event(run, MessageEvent(role="assistant", content="piece", delta=True))
         asyncio.get_running_loop().call_soon(following.cancel)
         done, _ = await asyncio.wait([following], timeout=HANG_S)
         assert done and following.cancelled()
@@ -195,7 +195,7 @@ def test_what_another_process_does_is_followed_by_what_it_commits(tmp_path: Path
 
     found = asyncio.run(followed())
     assert _kinds(found) == _RECORDED
-    stood = [one.event.status for one in found if isinstance(one.event, RunStanding)]
+    stood = [one.event.status for one in found if isinstance(one.event, RunStatus)]
     assert stood[0] == "waiting" and stood[-1] == "done"
     assert all(one.cursor for one in found)
 
@@ -203,13 +203,13 @@ def test_what_another_process_does_is_followed_by_what_it_commits(tmp_path: Path
 def test_pieces_that_lag_behind_the_record_are_told_before_the_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tell = LiveDrives.tell
+    tell = LiveDriveRegistry.publish_event
 
-    def slow(self: LiveDrives, run: str, event: Event) -> None:
+    def slow(self: LiveDriveRegistry, run: str, event: Event) -> None:
         time.sleep(0.1)
         tell(self, run, event)
 
-    monkeypatch.setattr(LiveDrives, "tell", slow)
+    monkeypatch.setattr(LiveDriveRegistry, "publish_event", slow)
     stage = Stage(tmp_path, _WORK)
     client = Client(stage.options)
     parked = client.start_sync("main", {"prompt": "write a file"})
@@ -221,7 +221,7 @@ def test_pieces_that_lag_behind_the_record_are_told_before_the_end(
 
     found = asyncio.run(followed())
     assert _kinds(found) == _RECORDED
-    assert isinstance(found[-1].event, RunStanding)
+    assert isinstance(found[-1].event, RunStatus)
     pieces = [one.event for one in found if not one.cursor]
     assert "Written." in "".join(e.content for e in pieces if isinstance(e, MessageEvent) and e.delta)
 
@@ -241,10 +241,10 @@ def test_what_somebody_else_decided_first_is_said_and_the_rest_asked(tmp_path: P
                 client.resume_sync(outcome.run, decisions=made[:1])
             return made
 
-        def refused(self, error: UserError, /) -> None:
+        def on_decisions_refused(self, error: UserError, /) -> None:
             problems.append(str(error))
 
-    outcome = client.start_sync("main", {"prompt": "write"}, asker=Slow())
+    outcome = client.start_sync("main", {"prompt": "write"}, decider=Slow())
     assert (outcome.status, asked) == ("done", [["a", "b"], ["b"]])
     assert len(problems) == 1
 
@@ -277,7 +277,7 @@ def test_what_another_process_did_meanwhile_is_shown_before_the_next_prompt(tmp_
     stage = Stage(tmp_path, [{"text": word} for word in ("one", "two", "three")])
     run = stage.run("main", {"prompt": "first"}).run
     shown, front = list[str](), Mock()
-    front.prompted = lambda prompt: shown.append(f"> {prompt}")
+    front.on_prompt_sent = lambda prompt: shown.append(f"> {prompt}")
 
     def said(event: Event) -> None:
         if isinstance(event, MessageEvent) and event.content not in shown[-1:]:
@@ -287,16 +287,16 @@ def test_what_another_process_did_meanwhile_is_shown_before_the_next_prompt(tmp_
 
     async def talked() -> None:
         talk = Conversation(stage.options, "main", front)
-        talk.begin()
+        talk.start_engine_thread()
 
         async def idle() -> None:
             while talk.is_working:
                 await asyncio.sleep(0.01)
 
-        talk.switch(run)
+        talk.switch_run(run)
         await idle()
         await asyncio.to_thread(resume_sync, run, prompt="elsewhere", options=stage.options)
-        talk.submit("here")
+        talk.submit_prompt("here")
         await idle()
         await talk.close()
 

@@ -10,18 +10,18 @@ from langgraph.graph import END, START
 
 from interlock.engine import diagrams
 from interlock.engine.diagrams import (
-    depth_without_own_diagrams,
+    depth_of_graphs_without_diagram,
     dot_source,
-    mermaid_text,
-    render_png,
-    render_svg,
+    render_dot_as_png,
+    render_dot_as_svg,
+    render_mermaid,
 )
 from interlock.engine.diagrams.graph_model import Diagram, extract_chart, extract_diagram
 from interlock.engine.diagrams.image import load_compiled_graphviz
 from interlock.engine.read import STATUSES
 from interlock.graphs import PIPELINES, load_pipeline
 from interlock.graphs.graph import Graph
-from interlock.state.charts import CHARTS, initial_leaf, state_name
+from interlock.state.charts import CHARTS, initial_leaf, qualified_state_name
 from interlock.state.errors import UserError
 
 SHOWN = """\
@@ -54,15 +54,15 @@ flowchart TD
 
 
 def test_labels_fan_outs_and_inner_graphs_are_shown() -> None:
-    assert mermaid_text(extract_diagram(sample().compile(), 2)) == SHOWN
+    assert render_mermaid(extract_diagram(sample().compile(), 2)) == SHOWN
 
 
 def test_a_closed_graph_is_one_node_of_its_own_shape() -> None:
     closed = extract_diagram(sample().compile(), 1)
     assert [(n.name, n.kind) for n in closed.nodes if n.kind == "graph"] == [("item", "graph")]
     assert not closed.clusters
-    assert '    item[["item"]]\n' in mermaid_text(closed)
-    assert 'begin ==>|"one each"| item\n' in mermaid_text(closed)
+    assert '    item[["item"]]\n' in render_mermaid(closed)
+    assert 'begin ==>|"one each"| item\n' in render_mermaid(closed)
 
 
 def test_depth_counts_the_levels_that_are_open() -> None:
@@ -88,7 +88,7 @@ def test_words_of_mermaid_and_markup_are_no_trouble() -> None:
     graph.edge(START, "end")
     graph.edge("end", "class")
     graph.edge("class", END)
-    text = mermaid_text(extract_diagram(graph.compile()))
+    text = render_mermaid(extract_diagram(graph.compile()))
     assert '    end_["end"]\n' in text and "    end_ --> class_\n" in text
     outer = Graph("outer", State)
     outer.subgraph("part", graph)
@@ -96,13 +96,13 @@ def test_words_of_mermaid_and_markup_are_no_trouble() -> None:
     outer.edge("part", END)
     part = extract_diagram(outer.compile(), 2).clusters[0]
     quoted = Diagram(part.id, 'a "b" <c> #1', part.nodes, part.edges)
-    shown = mermaid_text(Diagram("", "outer", (), (), (quoted,)))
+    shown = render_mermaid(Diagram("", "outer", (), (), (quoted,)))
     assert 'subgraph part["a #quot;b#quot; &lt;c&gt; #35;1"]' in shown
 
 
 def test_svg_is_drawn_without_an_installed_dot(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
-    picture = render_svg(dot_source(extract_diagram(sample().compile(), 2))).decode()
+    picture = render_dot_as_svg(dot_source(extract_diagram(sample().compile(), 2))).decode()
     assert picture.lstrip().startswith("<?xml")
     for text in ("begin", "look", "one", "limit", "start", "even"):
         assert text in picture
@@ -130,14 +130,14 @@ def test_png_is_drawn_without_an_installed_dot_and_never_without_its_text(
     monkeypatch.setenv("PATH", "")
     try:
         sized = 'digraph {{ a [fixedsize=true width=2 label="{}"] }}'
-        drawn, blank = (render_png(sized.format(label)) for label in ("begin", " "))
+        drawn, blank = (render_dot_as_png(sized.format(label)) for label in ("begin", " "))
     except UserError:
         pytest.skip("no font that is known is installed")
     assert drawn.startswith(b"\x89PNG") and drawn != blank
     assert drawn[16:24] == blank[16:24], "only the text differs, not the size"
     monkeypatch.setattr("interlock.engine.diagrams.image._FONT_FOLDERS", ())
     with pytest.raises(UserError, match=r"PNG needs a font.*--format svg"):
-        render_png("digraph {}")
+        render_dot_as_png("digraph {}")
 
 
 def test_png_without_its_package_is_one_line_that_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -150,11 +150,11 @@ def test_png_without_its_package_is_one_line_that_says_what_to_do(monkeypatch: p
 def test_an_installed_dot_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program = put(tmp_path / "dot", '#!/bin/sh\nread line\necho "$1 $line"\n')
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    assert render_png(dot_source(extract_diagram(sample().compile()))) == b"-Tpng digraph sample {\n"
-    assert render_svg(dot_source(extract_diagram(sample().compile()))) == b"-Tsvg digraph sample {\n"
+    assert render_dot_as_png(dot_source(extract_diagram(sample().compile()))) == b"-Tpng digraph sample {\n"
+    assert render_dot_as_svg(dot_source(extract_diagram(sample().compile()))) == b"-Tsvg digraph sample {\n"
     program.write_text("#!/bin/sh\necho broken >&2\nexit 1\n")
     with pytest.raises(UserError, match="'dot' failed: broken"):
-        render_svg("digraph {}")
+        render_dot_as_svg("digraph {}")
 
 
 def test_render_refuses_what_it_cannot_draw() -> None:
@@ -175,7 +175,7 @@ def test_every_state_and_event_of_a_chart_is_drawn(name: str) -> None:
     chart, drawn = CHARTS[name], extract_chart(name, CHARTS[name])
     states = [inner for s in chart.states for inner in (s, *s.states)]
     moves = {
-        (state_name(t.source), state_name(initial_leaf(t.target)), e.id)
+        (qualified_state_name(t.source), qualified_state_name(initial_leaf(t.target)), e.id)
         for s in states
         for t in s.transitions
         for e in t.events
@@ -211,9 +211,9 @@ def test_stale_missing_and_orphaned_files_are_named_and_mended(tmp_path: Path) -
 
 
 def test_a_files_diagram_opens_the_parts_that_have_no_file_of_their_own() -> None:
-    assert depth_without_own_diagrams(sample().compile()) == 2
-    assert depth_without_own_diagrams(load_pipeline("turn").build().compile()) == 1
-    assert depth_without_own_diagrams(load_pipeline("tools").build().compile()) == 2
+    assert depth_of_graphs_without_diagram(sample().compile()) == 2
+    assert depth_of_graphs_without_diagram(load_pipeline("turn").build().compile()) == 1
+    assert depth_of_graphs_without_diagram(load_pipeline("tools").build().compile()) == 2
 
 
 def test_declared_edges_name_the_graph_that_they_are_in() -> None:

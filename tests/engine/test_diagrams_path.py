@@ -10,7 +10,7 @@ from drawn import KEEPS_NOTHING, ask, sample
 from langgraph.graph import END, START
 from langgraph.types import Command
 
-from interlock.engine.diagrams import graph_edges, mermaid_text
+from interlock.engine.diagrams import graph_edges, render_mermaid
 from interlock.engine.diagrams.graph_model import extract_diagram
 from interlock.engine.read import list_step_rows, list_waiting_tasks
 from interlock.engine.read.run_path import RunPath, build_run_path, read_run_path
@@ -27,7 +27,7 @@ class Run:
     def __init__(self, home: Path, graph: Graph) -> None:
         self.home = home
         store = Store(home)
-        store.open()
+        store.create_or_migrate()
         self.connection = store.connect()
         saver = Saver(self.connection)
         self.graph = graph.compile(saver)
@@ -166,7 +166,7 @@ def test_what_was_not_taken_is_grey_and_has_no_count(tmp_path: Path, shuffled: b
     run = Run(tmp_path, sample())
     run.drive({"rounds": 2, "count": 3})
     rows = list(reversed(run.rows())) if shuffled else run.rows()
-    text = mermaid_text(extract_diagram(run.graph, 1, build_run_path(rows, "running")))
+    text = render_mermaid(extract_diagram(run.graph, 1, build_run_path(rows, "running")))
     assert '    item[["item ×3"]]' in text
     assert '    begin ==>|"one each ×3"| item' in text
     assert '    join -->|"over · limit"| __end__' in text

@@ -29,7 +29,7 @@ class Stage:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         store = Store(folder / "home")
-        store.open()
+        store.create_or_migrate()
         self.conn = store.connect()
         self.told: list[Event] = []
 
@@ -49,8 +49,8 @@ class Stage:
 
     def cut(self, word: str) -> None:
         """Simulate a kill: the hook with this word in its command has started, and its end isn't recorded."""
-        self.conn.stored("delete from hook_calls where hook = ''")
-        self.conn.stored(
+        self.conn.execute_raw("delete from hook_calls where hook = ''")
+        self.conn.execute_raw(
             "update hook_calls set state = 'intent', reply = null where command like $1", (f"%{word}%",)
         )
 
@@ -108,7 +108,7 @@ def test_only_what_is_in_doubt_is_asked_and_skipping_runs_nothing(stage: Stage) 
     stage.fire(hooks)
     stage.cut("two")
     unknown = stage.fire(hooks, epoch=2).unknown
-    assert stage.run.unsettled_firing(unknown).commands == ("echo two >> log",)
+    assert stage.run.load_interrupted_firing(unknown).commands == ("echo two >> log",)
     assert stage.fire(hooks, epoch=2).unknown == unknown
     stage.answer(unknown, "reject")
     assert [v.name for v in stage.fire(hooks, epoch=3).verdicts] == ["echo one >> log"]
@@ -157,7 +157,7 @@ def test_hooks_one_after_the_other_see_what_the_one_before_changed(stage: Stage)
     assert json.loads((stage.folder / "got").read_text())["tool_input"] == {"a": 1}
     assert outcome.output == {"tool_input": {"a": 1}}
     (stage.folder / "got").unlink()
-    stage.conn.stored("delete from hook_calls")
+    stage.conn.execute_raw("delete from hook_calls")
     stage.fire(both(change, {"command": "cat > got"}))
     assert json.loads((stage.folder / "got").read_text())["tool_input"] == {}
 
@@ -178,6 +178,6 @@ def test_each_hook_is_told_and_what_does_not_count_is_a_warning(stage: Stage) ->
         "BeforeTool hook: hello",
     ]
     stage.told.clear()
-    stage.conn.stored("delete from hook_calls")
+    stage.conn.execute_raw("delete from hook_calls")
     stage.fire(hooks, notifications=False)
     assert [e.type for e in stage.told] == ["hook", "error", "error"]

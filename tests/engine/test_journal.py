@@ -46,8 +46,8 @@ from interlock.state.calls import CallKey
 from interlock.state.messages import Message, ToolCall
 
 store, said = Store(Path(sys.argv[1])), []
-store.open()
-with closing(store.connect_driver()) as conn:
+store.create_or_migrate()
+with closing(store.connect_for_driver()) as conn:
     conn._conn.set_trace_callback(said.append)
     chain = ChainTranscript(SqlChain(conn), store.outputs, "r")
     head = chain.append("", [Message(role="assistant", tool_calls=(ToolCall(id="0.0", name="x", args={}),))])

@@ -19,7 +19,7 @@ from interlock.engine.driver import lease as leases
 from interlock.engine.driver.lease import Lease, acquire_lease
 from interlock.engine.store import Store
 from interlock.engine.store.leases import read_lease
-from interlock.services.process.identity import current_process, host_name, process_start_time
+from interlock.services.process.identity import current_process_identity, host_name, process_start_time
 from interlock.state.errors import BusyError
 
 SCRIPT = Path(__file__).with_name("lease_process.py")
@@ -64,7 +64,7 @@ class Process:
 
 def execute(store: Store, sql: str) -> None:
     with closing(store.connect()) as conn:
-        conn.stored(sql)
+        conn.execute_raw(sql)
 
 
 def rows(store: Store, sql: str) -> list[tuple[object, ...]]:
@@ -101,7 +101,7 @@ def test_a_run_that_the_store_did_not_take_back_is_given_back_later(
     mine = take(store, stale_after_s=0.6)
     with closing(store.connect()) as other:
         with other.transaction():
-            other.stored("update lease set beat = beat + 1 where run = 'r'")
+            other.execute_raw("update lease set beat = beat + 1 where run = 'r'")
             mine.release()
             with closing(store.connect()) as third:
                 assert (row := read_lease(third, "r")) and row.held
@@ -239,7 +239,7 @@ def test_an_owner_on_another_host_is_fenced_when_it_wakes(start: Start, store: S
     owner.send(signal.SIGCONT)
     assert owner.fork.stdout
     refused = [line for line in owner.fork.stdout if line != "lost\n"]  # if its heartbeat came to say so
-    here = current_process()
+    here = current_process_identity()
     assert len(refused) == 1
     assert refused[0].startswith(f"refused This process lost the run 'r' to pid {here.pid} on {here.host}")
     assert owner.fork.wait() == 0
@@ -278,11 +278,11 @@ def test_a_store_that_a_third_process_holds_does_not_cost_the_owner_its_run(
     owner = start("r", "hold", stale=1.2)
     assert owner.line() == "acquired 1"
     third = store.connect()
-    third.stored("begin immediate")
+    third.execute_raw("begin immediate")
     with pytest.raises(BusyError, match=f"held by process {os.getpid()}, so nobody can drive 'r'"):
         take(store, 1.2)
     assert owner.fork.poll() is None
-    third.stored("rollback")
+    third.execute_raw("rollback")
     third.close()
     with pytest.raises(BusyError, match="is driven by process"):
         take(store, 6)
@@ -305,7 +305,7 @@ def test_a_run_that_was_removed_is_lost_to_its_driver(store: Store) -> None:
     told: list[bool] = []
     lease = asyncio.run(acquire_lease(store, "r", stale_after_s=0.6, on_lost=lambda: told.append(True)))
     conn = store.connect()
-    conn.stored("delete from lease")
+    conn.execute_raw("delete from lease")
     until(lambda: told)
     assert (lease.lost, lease.held, told) == (True, False, [True])
     lease.release()
@@ -315,7 +315,7 @@ def test_a_run_that_was_removed_is_lost_to_its_driver(store: Store) -> None:
 @pytest.mark.sqlite
 def test_a_heartbeat_that_finds_the_store_gone_ends_the_drive(tmp_path: Path) -> None:
     store = Store(tmp_path)
-    store.open()
+    store.create_or_migrate()
 
     async def scene() -> bool:
         gone = asyncio.Event()

@@ -27,7 +27,7 @@ def lease(store: Store) -> Iterator[Lease]:
 
 @pytest.fixture
 def conn(store: Store, lease: Lease) -> Iterator[Connection]:
-    with closing(store.connect_driver()) as connected:
+    with closing(store.connect_for_driver()) as connected:
         fence_commits(connected, lease)
         yield connected
 
@@ -40,7 +40,7 @@ def plain(store: Store) -> Iterator[Connection]:
 
 def put(conn: Connection, table: str, owner: str = "run") -> None:
     made = {str: "x", bytes: b"x", int: 1}
-    row = {c.name: "r" if c.name == owner else made.get(c.kind, 1) for c in conn.columns(table)}  # pyright: ignore[reportCallIssue, reportArgumentType]
+    row = {c.name: "r" if c.name == owner else made.get(c.kind, 1) for c in conn.list_columns(table)}  # pyright: ignore[reportCallIssue, reportArgumentType]
     conn.insert(table, row)
 
 
@@ -50,7 +50,7 @@ def count(conn: Connection, table: str) -> int:
 
 def take_over(conn: Connection) -> None:
     with conn.transaction():
-        conn.stored("update lease set epoch = epoch + 1, pid = 77, host = 'elsewhere'")
+        conn.execute_raw("update lease set epoch = epoch + 1, pid = 77, host = 'elsewhere'")
 
 
 def test_the_holder_writes_every_table_and_a_stale_driver_none_and_hears_who_drives(
@@ -72,7 +72,7 @@ def test_the_holder_writes_every_table_and_a_stale_driver_none_and_hears_who_dri
                 write()
             with pytest.raises(BusyError if table.waits else RuntimeError):
                 write()
-                conn.flush(last=True)
+                conn.flush(drop_on_failure=True)
         found = plain.execute(f"select {table.owner} from {table.name} where {table.owner} <> ''").fetchall()
         assert found == [("r",)], table.name
 
@@ -118,7 +118,7 @@ def test_a_person_answers_while_another_process_drives(
     with conn.transaction():
         put(conn, "approvals")
     with plain.transaction():
-        assert plain.stored("update approvals set answer = '{}' where run = 'r'").rowcount == 1
+        assert plain.execute_raw("update approvals set answer = '{}' where run = 'r'").rowcount == 1
     assert lease.held
 
 
@@ -134,7 +134,9 @@ def test_the_fence_reads_one_row_a_commit(conn: Connection, monkeypatch: pytest.
     monkeypatch.setattr(type(conn), "execute", heard)
     with conn.transaction():
         for number in range(50):
-            conn.stored("insert into chain (id, parent, run, body) values ($1, '', 'r', '')", (str(number),))
+            conn.execute_raw(
+                "insert into chain (id, parent, run, body) values ($1, '', 'r', '')", (str(number),)
+            )
     assert [sql for sql in asked if "epoch from lease" in sql] == [
         f"select epoch from lease where run = $1{conn.row_lock}"
     ]

@@ -75,9 +75,9 @@ def test_a_budget_counts_many_runs(store: Store) -> None:
     with closing(store.connect()) as conn:
         usage = UsageLedger(conn, "run7", 1)
         with usage.transaction():
-            usage.reserve("task", "", "model", 5)
+            usage.add_reservation("task", "", "model", 5)
         assert [one.tokens for one in usage.list_reserved_calls(MANY)] == [5]
-        assert usage.answered(MANY) == []
+        assert usage.list_answered_calls(MANY) == []
 
 
 def test_a_task_has_many_subtasks_in_one_folder(store: Store) -> None:

@@ -25,7 +25,7 @@ RUN = NewRun("aa11", "main", "/work", "", {}, {}, "q")
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
     made = postgres_store(tmp_path)
-    made.open()
+    made.create_or_migrate()
     return made
 
 
@@ -49,7 +49,7 @@ def test_a_connection_is_used_again_for_a_moment_unless_the_server_ended_it(
     assert _used(store) == first
     with closing(store.connect()):
         assert _used(store) != first, "it is in use"
-    with closing(store.connect_driver()) as other:
+    with closing(store.connect_for_driver()) as other:
         ended = _used(store)
         other.execute("select pg_terminate_backend($1)", (ended,))
         until(lambda: not _is_there(other, ended))
@@ -64,14 +64,14 @@ def test_nothing_holds_a_connection_once_the_moment_is_over(
     from interlock.fleet import postgres_sessions
 
     monkeypatch.setattr(postgres_sessions, "_IDLE_S", 0.1)
-    with closing(store.connect_driver()) as other:
+    with closing(store.connect_for_driver()) as other:
         pid = _used(store)
         until(lambda: not _is_there(other, pid))
 
 
 def test_a_run_and_its_job_are_stored_together_or_not_at_all(store: Store) -> None:
     create_queue_tables(store.path)
-    with closing(store.connect_driver()) as conn:
+    with closing(store.connect_for_driver()) as conn:
         for fails in (True, False):
             try:
                 with conn.transaction():
@@ -111,13 +111,13 @@ def test_the_server_ends_the_transaction_of_a_driver_that_is_paused_or_whose_hos
     from interlock.fleet.postgres_sessions import build_connection_string
 
     seen = list[str]()
-    with closing(store.connect_driver()) as conn, closing(store.connect()) as other:
+    with closing(store.connect_for_driver()) as conn, closing(store.connect()) as other:
 
         def stands() -> str:
             pid = conn.execute("select pg_backend_pid()").fetchone()[0]
             return other.execute("select state from pg_stat_activity where pid = $1", (pid,)).fetchone()[0]
 
-        conn.guard(lambda: seen.append(stands()))
+        conn.set_commit_check(lambda: seen.append(stands()))
         with conn.transaction():
             insert_run(conn, RUN)
             seen.append(stands())
@@ -136,13 +136,13 @@ def test_a_drive_uses_its_connection_in_one_thread(
     from interlock.fleet.postgres import PostgresConnection
 
     users: dict[PostgresConnection, set[int]] = {}
-    stored = PostgresConnection.stored
+    stored = PostgresConnection.execute_raw
 
     def noted(self: PostgresConnection, sql: str, values: Values = ()) -> Rows:
         users.setdefault(self, set()).add(get_ident())
         return stored(self, sql, values)
 
-    monkeypatch.setattr(PostgresConnection, "stored", noted)
+    monkeypatch.setattr(PostgresConnection, "execute_raw", noted)
     writes = [call("write_file", file_path=f"{n}.txt", content="x\n") for n in range(2)]
     outcome = Stage(tmp_path, [{"tool_calls": writes}, {"text": "Done."}]).run(
         "main", {"prompt": "go"}, approval_mode="yolo", home=store.home

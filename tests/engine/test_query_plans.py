@@ -58,10 +58,10 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Values]]:
 def scanned(conn: Connection, sql: str, values: Values) -> list[str]:
     """The tables that the query reads from end to end."""
     if IN_POSTGRESQL:
-        conn.stored("set enable_seqscan = off")  # where an index would do, the planner takes it now
-        plan = [row[0] for row in conn.stored(f"explain {sql}", values).fetchall()]
+        conn.execute_raw("set enable_seqscan = off")  # where an index would do, the planner takes it now
+        plan = [row[0] for row in conn.execute_raw(f"explain {sql}", values).fetchall()]
         return [name for line in plan for name in re.findall(r"Seq Scan on (\w+)", line)]
-    plan = [row[3] for row in conn.stored(f"explain query plan {sql}", values).fetchall()]
+    plan = [row[3] for row in conn.execute_raw(f"explain query plan {sql}", values).fetchall()]
     named = {
         alias: table for table, alias in re.findall(r"(?:from|join)\s+(\w+)(?:\s+as)?(?:\s+(\w+))?", sql)
     }
@@ -116,7 +116,7 @@ def test_nothing_that_is_asked_about_one_run_reads_whole_tables(
         assert run(*words).code == 0
     client = Client(options)
     assert client.find_run(parked.run[:6]) and client.find_run("latest", work)
-    client.run_to_continue(prompted=False)
+    client.find_run_to_continue(has_prompt=False)
     run("runs", "rm", parked.run)
     assert len(asked) > 100
     with closing(Store(options.home).connect()) as conn:

@@ -14,7 +14,7 @@ from scripted import call, tools
 
 from interlock.engine.store import Store
 from interlock.engine.store.connection import Connection, Rows, Values
-from interlock.engine.store.steps import StepRow, write_steps
+from interlock.engine.store.steps import StepRow, write_step_rows
 from interlock.engine.store.tables import (
     NOT_NULL,
     TABLE,
@@ -33,16 +33,18 @@ STEP = StepRow("r", 0, "", "t", "main", "ask", 1.0, 2.0, "", None, None, 0, "s")
 @pytest.mark.skipif("sqlite" not in DATABASES, reason="it compares both databases")
 def test_both_databases_have_the_same_tables_and_columns(tmp_path: Path) -> None:
     pytest.importorskip("psycopg")
-    stores = (Store(tmp_path / "file").open(), postgres_store(tmp_path / "server"))
+    stores = (Store(tmp_path / "file").create_or_migrate(), postgres_store(tmp_path / "server"))
     with closing(stores[0].connect()) as ours, closing(stores[1].connect()) as theirs:
         for table in (*TABLES, TABLE["step_kinds"], TABLE["audit"]):
-            columns = [(c.name, c.kind) for c in ours.columns(table.name)]
-            assert columns == [(c.name, c.kind) for c in theirs.columns(table.name)], table.name
-            needed = {c.name for c in ours.columns(table.name) if c.needed}
+            columns = [(c.name, c.kind) for c in ours.list_columns(table.name)]
+            assert columns == [(c.name, c.kind) for c in theirs.list_columns(table.name)], table.name
+            needed = {c.name for c in ours.list_columns(table.name) if c.needed}
             key = {*table.key}  # SQLite lets a text that is the key be null
-            assert needed | key == {c.name for c in theirs.columns(table.name) if c.needed} | key, table.name
+            assert needed | key == {c.name for c in theirs.list_columns(table.name) if c.needed} | key, (
+                table.name
+            )
         for table in ("blobs", "limits", "limit_use", "limit_seconds", "schedules", "store_version"):
-            assert {*TABLE[table].key} <= {c.name for c in theirs.columns(table)}, table
+            assert {*TABLE[table].key} <= {c.name for c in theirs.list_columns(table)}, table
 
 
 def test_a_write_names_each_column_and_condition_once() -> None:
@@ -66,22 +68,22 @@ def test_a_write_names_each_column_and_condition_once() -> None:
 
 def test_a_waiting_row_is_seen_by_queries_of_its_table_and_goes_on_waiting_for_others(store: Store) -> None:
     """`step_rows` too, which `steps` is a view of."""
-    with closing(store.connect_driver()) as conn, closing(store.connect()) as other:
+    with closing(store.connect_for_driver()) as conn, closing(store.connect()) as other:
 
         def stored() -> int:
             return other.execute("select count(*) from step_rows").fetchone()[0]
 
-        write_steps(conn, [STEP], set())
+        write_step_rows(conn, [STEP], set())
         assert conn.execute("select 1 from journal", tables=("journal",)).fetchone() is None
         assert stored() == 0
         newest = conn.execute("select max(seq) from step_rows", tables=("step_rows",)).fetchone()
         assert (newest, stored()) == ((0,), 1)
-        write_steps(conn, [STEP._replace(seq=1)], set())
+        write_step_rows(conn, [STEP._replace(seq=1)], set())
         assert conn.execute("select count(*) from steps").fetchone() == (2,), "nobody said what this reads"
 
 
 def test_a_row_that_is_written_again_while_it_waits_is_written_once(store: Store) -> None:
-    with closing(store.connect_driver()) as conn:
+    with closing(store.connect_for_driver()) as conn:
         for under_way in (1, 0):
             row = {"run": "r", "task": "t", "epoch": 1, "agent": "", "model": "m", "tokens": 1, "at": 1.0}
             conn.insert("reservations", {**row, "under_way": under_way}, "replace")

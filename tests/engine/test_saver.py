@@ -25,10 +25,10 @@ from typing_extensions import TypedDict
 
 from interlock.engine.store import Store
 from interlock.engine.store.approvals import SqlApprovals
-from interlock.engine.store.audit import Record
+from interlock.engine.store.audit import AuditRecord
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.foreign_saver import make_saver
-from interlock.engine.store.saver import Saver, compute_run_status, raise_id_clock
+from interlock.engine.store.saver import Saver, advance_checkpoint_id_clock, compute_run_status
 from interlock.engine.store.steps import StepLog
 from interlock.graphs.foreign import from_langgraph
 
@@ -43,7 +43,7 @@ def conn(store: Store) -> Iterator[Connection]:
 
 @pytest.fixture
 def driver(store: Store) -> Iterator[Connection]:
-    with closing(store.connect_driver()) as connected:
+    with closing(store.connect_for_driver()) as connected:
         yield connected
 
 
@@ -83,8 +83,8 @@ def test_it_passes_langgraphs_conformance_suite(
         nonlocal made
         made += 1
         store = DATABASES[database](tmp_path / str(made))
-        store.open()
-        conn = store.connect_driver() if buffered else store.connect()
+        store.create_or_migrate()
+        conn = store.connect_for_driver() if buffered else store.connect()
         yield kind(conn)
         conn.close()
 
@@ -150,7 +150,7 @@ def test_a_new_id_sorts_after_those_of_a_clock_that_was_ahead(
     monkeypatch.setattr(ids, "_last_v6_timestamp", None)
     assert str(uuid6(clock_seq=2)) < ahead
     monkeypatch.setattr(ids, "_last_v6_timestamp", None)
-    raise_id_clock(conn, "r")
+    advance_checkpoint_id_clock(conn, "r")
     assert str(uuid6(clock_seq=3)) > ahead
 
 
@@ -183,7 +183,7 @@ def test_writes_of_one_checkpoint_are_one_transaction(store: Store, conn: Connec
 
     class Spying(Saver):
         def _update_run(self, *args: Any, **how: Any) -> None:
-            super()._update_run(*args, **how)
+            super()._update_run_row(*args, **how)
             seen.append(look())
 
     Spying(conn).put(ROOT, empty_checkpoint(), {"source": "loop", "step": 4}, {})
@@ -192,7 +192,7 @@ def test_writes_of_one_checkpoint_are_one_transaction(store: Store, conn: Connec
 
 
 def _insert_run(conn: Connection) -> None:
-    conn.stored(
+    conn.execute_raw(
         "insert into runs (run, workflow, workspace, title, created, updated, status, options, input) "
         "values ('r', 'main', '/', 't', 0, 0, 'open', '{}', '{}')"
     )
@@ -240,7 +240,9 @@ def test_a_row_that_is_written_anew_before_its_commit_is_recorded_once_and_one_t
 
     def recorded() -> list[tuple[int, bool]]:
         """Of each record, the call's number, and whether it says what was there before."""
-        found = map(Record.of, driver.execute("select * from audit where kind = 'effect' order by seq"))
+        found = map(
+            AuditRecord.from_row, driver.execute("select * from audit where kind = 'effect' order by seq")
+        )
         return [(json.loads(one.key)[2], "was" in json.loads(one.body or "")) for one in found]
 
     assert driver.execute("select result from journal order by idx").fetchall() == [("second",), (None,)]
@@ -307,7 +309,7 @@ def read(conn, began, said):
         said.append(str(error))
 
 for _ in range(100):
-    conn, began, said = store.connect_driver(), threading.Event(), []
+    conn, began, said = store.connect_for_driver(), threading.Event(), []
     thread = threading.Thread(target=read, args=(conn, began, said))
     thread.start()
     began.wait()

@@ -21,13 +21,13 @@ def test_every_table_is_in_the_registry_with_its_columns(store: Store) -> None:
     assert made == {table.name for table in TABLES} | {"step_kinds", "audit"}
     with closing(store.connect()) as conn:
         for table in TABLES:
-            columns = {column.name for column in conn.columns(table.name)}
+            columns = {column.name for column in conn.list_columns(table.name)}
             assert {table.owner, *table.key, *table.holds} <= columns, table.name
         assert list(find_unreadable_rows(conn, store.outputs)) == []
 
 
 def test_stores_of_every_process_are_where_the_tests_want_them(tmp_path: Path) -> None:
-    Store(tmp_path / "here").open()
+    Store(tmp_path / "here").create_or_migrate()
     assert execute(tmp_path, *one_call("list_directory"), env={"INTERLOCK_HOME": f"{tmp_path}/there"}).stdout
     for home in (tmp_path / "here", tmp_path / "there"):
         assert ((home / ADDRESS).exists(), (home / "interlock.db").exists()) == (
@@ -53,7 +53,7 @@ def sqlite_schema() -> Path:
 def test_a_store_of_the_version_before_is_migrated_when_it_is_read(tmp_path: Path) -> None:
     """Requests keep the order in which they were asked, and subtasks their task."""
     store = Store(tmp_path)
-    store.open()
+    store.create_or_migrate()
     with closing(sqlite3.connect(store.path)) as conn, conn:
         conn.execute("alter table approvals drop column seq")
         conn.execute("alter table runs drop column subtask_of")

@@ -73,7 +73,7 @@ class Desk:
 
 
 async def _run(tools: BuiltinToolset, call: CallView) -> ToolResult:
-    info = tools.tool_info(call.name)
+    info = tools.find_tool_info(call.name)
     plan = await tools.plan_change(call) if info is not None and info.effect == "file" else None
     if isinstance(plan, ToolResult):
         return plan

@@ -7,11 +7,11 @@ from typing import Any
 
 from kill_runs.scene import RUN, Scene
 
-from interlock.engine.rebuild import rebuild_rows
+from interlock.engine.rebuild import rebuild_rows_from_checkpoints
 from interlock.engine.store.blobs import open_blob_storage
 from interlock.engine.store.chain import SqlChain
 from interlock.engine.store.connection import Connection
-from interlock.engine.store.integrity import damage
+from interlock.engine.store.integrity import find_damaged_records
 from interlock.services.files.blobs import Blobs
 from interlock.services.transcript import ChainTranscript
 
@@ -137,7 +137,7 @@ def ending(scene: Scene) -> Ending:
             effects=tuple(sorted(scene.effects())),
             unanswered=tuple(_unanswered(outcome)),
             asked_calls=asked,
-            damage=tuple(damage(scene.home, RUN)),
+            damage=tuple(find_damaged_records(scene.home, RUN)),
         )
 
 
@@ -172,7 +172,7 @@ def _journal(conn: Connection, outputs: Blobs, asked: frozenset[str]) -> dict[st
         place = f"{order.index(message)}.{index}"
         if place in asked:
             continue
-        text = (outputs.load(file) or b"").decode() if file else result
+        text = (outputs.load_named_body(file) or b"").decode() if file else result
         told = json.loads(text) if text else {}
         for timed in ("duration_ms", "duration_s", "summary"):
             told.get("meta", {}).pop(timed, None)
@@ -187,5 +187,5 @@ def store_matches(scene: Scene) -> str | None:
     """
     if not scene.exists():
         return None
-    lines = rebuild_rows(scene.home)
+    lines = rebuild_rows_from_checkpoints(scene.home)
     return "; ".join(lines) or None

@@ -293,7 +293,7 @@ class Moments:
     @contextmanager
     def watching(self) -> Generator[None]:
         """Watch the start of every node, every request to a model, and every command."""
-        made, guarded = Stop.__init__, Token.guarded
+        made, guarded = Stop.__init__, Token.cancel_on_stop
         stream, run = ScriptProvider.stream, SupervisedProcesses.run
 
         def new(stop: Stop) -> None:
@@ -319,7 +319,7 @@ class Moments:
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(Stop, "__init__", new)
-            patch.setattr(Token, "guarded", node)
+            patch.setattr(Token, "cancel_on_stop", node)
             patch.setattr(ScriptProvider, "stream", request)
             patch.setattr(SupervisedProcesses, "run", command)
             yield

@@ -157,7 +157,7 @@ def test_tools_whose_names_have_only_other_letters_are_told_apart(place: Place) 
     place.servers(odd=place.odd(env={"ODD_TOOLS": "a:工具,a:数据"}))
     place.main({"text": "over"})
     assert place.told == []
-    (one,) = asyncio.run(McpCheck(place.options()).views("odd"))
+    (one,) = asyncio.run(McpCheck(place.options()).probe_servers("odd"))
     assert len({tool["name"] for tool in one["tools"] if tool["name"].startswith("mcp_odd_a___")}) == 2
 
 
@@ -166,7 +166,7 @@ def test_tools_that_cannot_be_called_are_skipped_by_name_and_the_others_work(pla
     place.servers(odd=place.odd(env=env))
     outcome = place.main(calls(("mcp_odd_note", {"text": "x"})), {"expect": "note done", "text": "over"})
     assert (outcome.status, place.noted()) == ("done", ["note x"])
-    (one,) = asyncio.run(McpCheck(place.options()).views("odd"))
+    (one,) = asyncio.run(McpCheck(place.options()).probe_servers("odd"))
     assert one["warnings"] == [
         "tool 'look': inputSchema: Field required",
         "tool 'again': it runs as a task only, and Interlock makes plain calls",
@@ -315,7 +315,7 @@ def test_a_call_is_repeated_only_if_no_request_of_it_was_sent(sent_before: bool)
 
     one = Exchange()
     for number in range(1 + sent_before):  # such as the call, and then the tools' list to check its answer
-        one.begin(number)
+        one.begin_request(number)
     one.sent = False
-    failed = one.interpret_error(SimpleNamespace(code=0), 1)
+    failed = one.to_exchange_error(SimpleNamespace(code=0), 1)
     assert isinstance(failed, NotRunError) is not sent_before

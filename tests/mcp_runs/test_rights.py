@@ -30,10 +30,12 @@ def test_of_a_trusted_server_nothing_is_asked(place: Place) -> None:
     place.servers(odd=place.odd(trust=True))
     assert place.main(LOOK, NOTE, OVER).status == "done"
     assert place.noted() == ["note x"]
-    checked = asyncio.run(PolicyCheck(place.options()).check({"tool": "mcp_odd_note", "args": {"text": "x"}}))
+    checked = asyncio.run(
+        PolicyCheck(place.options()).evaluate_call({"tool": "mcp_odd_note", "args": {"text": "x"}})
+    )
     assert checked.explanation.verdict.rule == "settings mcpServers 'odd'"
     with pytest.raises(InputError, match=r"A tool of an MCP server \('odd'\) needs --server NAME"):
-        asyncio.run(PolicyCheck(place.options()).check({"tool": "note"}))
+        asyncio.run(PolicyCheck(place.options()).evaluate_call({"tool": "note"}))
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import Any, cast
 from interlock.engine.store import Store
 from interlock.engine.store.approvals import SqlApprovals, record_decision
 from interlock.engine.store.chain import SqlChain
-from interlock.nodes.compress import _facts_outside_conversation
+from interlock.nodes.compress import _plan_todo_and_request_texts
 from interlock.services.transcript import ChainTranscript
 from interlock.state.calls import Answer, ApprovalRequest, CallKey, CallView
 from interlock.state.messages import Message
@@ -22,17 +22,17 @@ def request(number: int) -> ApprovalRequest:
 
 def test_plan_steps_and_open_requests_are_told_and_answered_ones_are_not(tmp_path: Path) -> None:
     store = Store(tmp_path / "home")
-    store.open()
+    store.create_or_migrate()
     conn = store.connect()
     chain, approvals = ChainTranscript(SqlChain(conn), store.outputs, "run"), SqlApprovals(conn, "run")
     deps = cast(Any, SimpleNamespace(transcript=chain, approvals=approvals))
-    assert _facts_outside_conversation({}, deps) == [], "a run that knows nothing says nothing"
+    assert _plan_todo_and_request_texts({}, deps) == [], "a run that knows nothing says nothing"
     approvals.write_request(request(1))
     record_decision(conn, "run", approvals.write_request(request(2)), Answer(choice="proceed_once"))
     todos = [{"description": "look <here>", "status": "pending"}]
     record = chain.append("", [Message(role="tool", name="write_todos", content=json.dumps(todos))])
     plan = [{"text": "first", "done": True}, {"text": "second", "done": False}]
-    told = "\n\n".join(_facts_outside_conversation(cast(Any, {"todos": record, "plan_steps": plan}), deps))
+    told = "\n\n".join(_plan_todo_and_request_texts(cast(Any, {"todos": record, "plan_steps": plan}), deps))
     conn.close()
     assert "- [x] first\n- [ ] second" in told
     assert "- [pending] look <here>" in told

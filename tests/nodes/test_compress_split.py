@@ -6,7 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock.nodes.compress_snapshot import Cut, find_cut, messages_after_cut, opening_message_count
+from interlock.nodes.compress_snapshot import (
+    Cut,
+    count_opening_messages,
+    find_compression_cut,
+    messages_kept_by_cut,
+)
 from interlock.state.messages import Message, ToolCall, unanswered_calls
 
 OPENING = [
@@ -30,7 +35,7 @@ def answer(call: str, text: str = "x") -> Message:
 
 
 def _dropped(messages: list[Message], cut: Cut) -> list[Message]:
-    first = opening_message_count(messages)
+    first = count_opening_messages(messages)
     return [m for i, m in enumerate(messages[: cut.start]) if i >= first and i != cut.kept_request]
 
 
@@ -60,11 +65,11 @@ def conversations(draw: st.DrawFn) -> list[Message]:
 
 @given(conversations(), st.floats(0, 0.95))
 def test_a_cut_splits_no_round_and_loses_nothing(messages: list[Message], preserve: float) -> None:
-    cut = find_cut(messages, preserve)
+    cut = find_compression_cut(messages, preserve)
     if cut is None:
         return
-    first = opening_message_count(messages)
-    gone, left = _dropped(messages, cut), messages_after_cut(messages, cut)
+    first = count_opening_messages(messages)
+    gone, left = _dropped(messages, cut), messages_kept_by_cut(messages, cut)
     assert gone, "a cut that drops nothing is none"
     for part in (gone, left):
         assert unanswered_calls(part) == []
@@ -84,10 +89,10 @@ def test_no_more_is_kept_than_the_share_a_round_and_the_request(
     messages: list[Message], preserve: float
 ) -> None:
     """Unless nothing after the share can be cut: then the last prompt before it is the first message kept."""
-    cut = find_cut(messages, preserve)
+    cut = find_compression_cut(messages, preserve)
     if cut is None or cut.kept_request >= 0:
         return
-    body = messages[opening_message_count(messages) :]
+    body = messages[count_opening_messages(messages) :]
     sizes = {id(m): len(m.model_dump_json(exclude_defaults=True)) for m in body}
     before = sum(sizes[id(m)] for m in _dropped(messages, cut))
     if before < sum(sizes.values()) * (1 - preserve):
@@ -102,10 +107,10 @@ def test_the_cut_is_the_first_user_message_after_the_share() -> None:
     """Everything goes when the last answer is whole and nobody spoke after the share."""
     spoken = [user("a" * 100), said("b" * 600), user("c"), said("d" * 50), user("e"), said("f" * 200)]
     messages = [*OPENING, *spoken]
-    assert find_cut(messages, 0.3) == Cut(6)
-    assert messages_after_cut(messages, Cut(6)) == messages[6:]
-    assert find_cut(messages, 0.45) == Cut(4)
-    assert find_cut([*OPENING, user("a"), said("b" * 500)], 0.3) == Cut(4)
+    assert find_compression_cut(messages, 0.3) == Cut(6)
+    assert messages_kept_by_cut(messages, Cut(6)) == messages[6:]
+    assert find_compression_cut(messages, 0.45) == Cut(4)
+    assert find_compression_cut([*OPENING, user("a"), said("b" * 500)], 0.3) == Cut(4)
 
 
 @pytest.mark.parametrize("origin", ["nudge", "hook", "continue"])
@@ -114,15 +119,15 @@ def test_in_a_long_task_the_request_is_carried_over_messages_that_begin_none(ori
     for place in (None, 2, 15, 20):
         rounds = ROUNDS if place is None else [*ROUNDS[:place], told, *ROUNDS[place:]]
         messages = [*OPENING, user("do it"), *rounds]
-        cut = find_cut(messages, 0.3)
+        cut = find_compression_cut(messages, 0.3)
         assert cut is not None and cut.kept_request == 2, place
-        left = messages_after_cut(messages, cut)
+        left = messages_kept_by_cut(messages, cut)
         assert left[0] == messages[2]
         assert place is not None or (left[1].role == "assistant" and 4 <= len(left) - 1 <= 8)
 
 
 def test_a_snapshot_is_never_carried() -> None:
-    cut = find_cut([*OPENING, Message(role="user", origin="snapshot", content="s"), *ROUNDS], 0.3)
+    cut = find_compression_cut([*OPENING, Message(role="user", origin="snapshot", content="s"), *ROUNDS], 0.3)
     assert cut is not None and cut.kept_request == -1
 
 
@@ -131,11 +136,11 @@ def test_a_snapshot_alone_is_not_summarised_again() -> None:
     round_ = (said("", "c"), answer("c", "x" * 100))
     for before in (snapshot, snapshot[:1]):
         messages = [*OPENING, *before, user("do it"), *round_]
-        assert find_cut(messages, 0.3) is None
-        assert find_cut([*messages, said("done"), user("more"), said("y")], 0.1) is not None
+        assert find_compression_cut(messages, 0.3) is None
+        assert find_compression_cut([*messages, said("done"), user("more"), said("y")], 0.1) is not None
 
 
 def test_a_single_exchange_under_way_has_no_cut() -> None:
-    assert find_cut([*OPENING, user("do it")], 0.3) is None
-    assert find_cut([*OPENING, user("do it"), said("", "c"), answer("c")], 0.3) is None
-    assert find_cut([], 0.3) is None
+    assert find_compression_cut([*OPENING, user("do it")], 0.3) is None
+    assert find_compression_cut([*OPENING, user("do it"), said("", "c"), answer("c")], 0.3) is None
+    assert find_compression_cut([], 0.3) is None

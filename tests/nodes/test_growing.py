@@ -3,7 +3,7 @@
 from random import Random
 
 from interlock.nodes.turn_messages import maskable_output_indices
-from interlock.state.messages import Growing, Message, ToolCall, curate_history, unanswered_calls
+from interlock.state.messages import IncrementalScan, Message, ToolCall, curate_history, unanswered_calls
 
 
 class Owner:
@@ -45,7 +45,7 @@ def test_only_what_is_new_is_looked_at_and_owners_know_nothing_of_each_other() -
         looked.append(message.text)
         texts.append(message.text)
 
-    texts = Growing(list[str], add)
+    texts = IncrementalScan(list[str], add)
     history = [Message(role="user", content=str(n)) for n in range(100)]
     one, other = Owner(), Owner()
     for end in (10, 50, 100):

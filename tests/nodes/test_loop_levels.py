@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from patience import lines_run
 
-from interlock.nodes.loop_check import LoopReplay, check_due, outcome_of_judgement, replay_loop_events
+from interlock.nodes.loop_check import LoopReplay, check_due, evaluate_judgement, replay_loop_events
 from interlock.nodes.loop_detectors import (
     RepetitionDetector,
     append_call_key,
@@ -251,7 +251,7 @@ def test_a_key_holds_the_arguments_in_the_order_given() -> None:
     ],
 )
 def test_what_two_models_mean(judgement: Judgement, loop: bool, interval: int) -> None:
-    assert outcome_of_judgement(judgement, 8) == (loop, interval)
+    assert evaluate_judgement(judgement, 8) == (loop, interval)
 
 
 def turns(count: int) -> list[LoopEvent]:

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock.nodes.turn_messages import mask_output, maskable_output_indices, tokens_freed
+from interlock.nodes.turn_messages import estimate_freed_tokens, mask_output, maskable_output_indices
 from interlock.state.messages import Message, ToolCall, unanswered_calls
 from interlock.state.text import estimate_tokens
 
@@ -30,7 +30,7 @@ def test_what_crosses_the_line_is_older() -> None:
     assert maskable_output_indices(messages) == [3, 5, 7], (
         "two of the newest are 40,000 tokens, the third crosses 50,000"
     )
-    assert 59_000 < tokens_freed(messages, [3, 5, 7]) < 60_000
+    assert 59_000 < estimate_freed_tokens(messages, [3, 5, 7]) < 60_000
 
 
 def test_an_output_that_nobody_has_seen_stays_however_large() -> None:

@@ -4,7 +4,12 @@ import textwrap
 
 import pytest
 
-from interlock.nodes.summarize import stack_traces, status_lines, texts_missing_from, warning_lines
+from interlock.nodes.summarize import (
+    extract_exit_status_lines,
+    extract_stack_traces,
+    extract_warning_lines,
+    find_texts_missing_from,
+)
 
 PYTHON = """\
 Traceback (most recent call last):
@@ -57,37 +62,41 @@ GROUP = """\
     "trace", [PYTHON, JAVA, NODE, RUST, GO, RUBY, GDB, GROUP, textwrap.indent(PYTHON, "    ")]
 )
 def test_a_trace_is_found_whole(trace: str) -> None:
-    (found,) = stack_traces(f"collecting ...\nok 1\n{trace}\n\nok 2\ndone")
+    (found,) = extract_stack_traces(f"collecting ...\nok 1\n{trace}\n\nok 2\ndone")
     assert found in f"{trace}\n" and trace.splitlines()[-1] in found
     assert found.splitlines()[0] in trace.splitlines()[:2]
 
 
 def test_traces_one_after_the_other_are_both_found() -> None:
     chained = f"{PYTHON}\n\nDuring handling of the above exception, another exception occurred:\n\n{PYTHON}x"
-    assert stack_traces(chained) == [PYTHON, f"{PYTHON}x"]
-    assert stack_traces(f"{PYTHON}\n{PYTHON}\n") == [PYTHON], "the same one counts once"
+    assert extract_stack_traces(chained) == [PYTHON, f"{PYTHON}x"]
+    assert extract_stack_traces(f"{PYTHON}\n{PYTHON}\n") == [PYTHON], "the same one counts once"
 
 
 def test_ordinary_output_holds_none() -> None:
     text = (
         "a.py:1: note\nlook at this\n  1. first\nat the end\n   12 passed in 3 s\n#1 in the list\n  12: grep"
     )
-    assert stack_traces(text) == []
+    assert extract_stack_traces(text) == []
 
 
 def test_warnings_are_lines() -> None:
     text = "ok\nnpm WARN deprecated x@1\na.py:1: DeprecationWarning: old\n2 warnings\nforewarned is forearmed\nok"
-    assert warning_lines(text) == ["npm WARN deprecated x@1", "a.py:1: DeprecationWarning: old", "2 warnings"]
-    assert warning_lines("W: warning", others=["W: warning"]) == []
+    assert extract_warning_lines(text) == [
+        "npm WARN deprecated x@1",
+        "a.py:1: DeprecationWarning: old",
+        "2 warnings",
+    ]
+    assert extract_warning_lines("W: warning", traces=["W: warning"]) == []
 
 
 def test_what_is_there_is_not_missing_however_indented() -> None:
-    assert texts_missing_from([PYTHON], "<error>\n" + textwrap.indent(PYTHON, "  ") + "\n</error>") == []
-    assert texts_missing_from([PYTHON], PYTHON.replace("ValueError: no", "ValueError: …")) == [PYTHON]
+    assert find_texts_missing_from([PYTHON], "<error>\n" + textwrap.indent(PYTHON, "  ") + "\n</error>") == []
+    assert find_texts_missing_from([PYTHON], PYTHON.replace("ValueError: no", "ValueError: …")) == [PYTHON]
 
 
 def test_how_the_command_ended() -> None:
-    assert status_lines("Output:\nExit Code: 7\nx\ny\nExit Code: 1\nSignal: SIGTERM") == [
+    assert extract_exit_status_lines("Output:\nExit Code: 7\nx\ny\nExit Code: 1\nSignal: SIGTERM") == [
         "Exit Code: 1",
         "Signal: SIGTERM",
     ]

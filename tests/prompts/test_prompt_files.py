@@ -25,21 +25,21 @@ def test_a_prompt_is_rendered_with_its_slots_as_what_it_is() -> None:
         "# System\nbe {{a}}\n\n# User\n## A heading\nask {{a}}\n",
     )
     parts = parse_prompt("x", HEAD + two)
-    assert one.text(a="hi") == "say hi, hi"
-    assert parts.parts(a="kind") == ("be kind", "## A heading\nask kind")
+    assert one.render(a="hi") == "say hi, hi"
+    assert parts.render_system_and_user(a="kind") == ("be kind", "## A heading\nask kind")
     assert parse_prompt("x", (HEAD + two).replace("\n", "\r\n")) == parts, (
         "line ends of a checkout don't matter"
     )
     with pytest.raises(SetupError, match=r"parts\(\)"):
-        parts.text(a="")
+        parts.render(a="")
     with pytest.raises(SetupError, match=r"text\(\)"):
-        one.parts(a="")
+        one.render_system_and_user(a="")
 
 
 @pytest.mark.parametrize("values", [{}, {"a": "1", "b": "2"}, {"b": "2"}])
 def test_missing_and_extra_inputs_are_errors(values: dict[str, str]) -> None:
     with pytest.raises(SetupError, match=r"Prompt 'x' needs inputs \['a'\], got"):
-        parse_prompt("x", HEAD + "{{a}}").text(**values)
+        parse_prompt("x", HEAD + "{{a}}").render(**values)
 
 
 @given(st.text())
@@ -48,7 +48,7 @@ def test_missing_and_extra_inputs_are_errors(values: dict[str, str]) -> None:
 @example("+++\n# User\n")
 def test_a_slot_value_is_inert(value: str) -> None:
     prompt = parse_prompt("x", '+++\npurpose = "p"\ninputs = ["a", "b"]\n+++\n<{{a}}|{{b}}|{{a}}>')
-    assert prompt.text(a=value, b="{{a}}") == f"<{value}|{{{{a}}}}|{value}>"
+    assert prompt.render(a=value, b="{{a}}") == f"<{value}|{{{{a}}}}|{value}>"
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,9 @@ def test_every_shipped_prompt_loads(name: str) -> None:
     assert prompt.purpose.endswith(".")
     assert prompt.user
     values = dict.fromkeys(prompt.inputs, "x")
-    filled = prompt.text(**values) if prompt.system is None else "".join(prompt.parts(**values))
+    filled = (
+        prompt.render(**values) if prompt.system is None else "".join(prompt.render_system_and_user(**values))
+    )
     assert "{{" not in filled
 
 

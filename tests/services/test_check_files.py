@@ -244,7 +244,7 @@ def test_a_view_shows_files_as_before_and_leaves_nothing(copy: bool, tmp_path: P
         ("link", 0o120777, b"a.py"),
     ]
     home = tmp_path / "home"
-    with open_view(root, before, home, copy=copy, check=lambda: None) as view:
+    with open_view(root, before, home, force_copy=copy, check_cancelled=lambda: None) as view:
         line = (
             "cat a.py own tests/t.py gone/x/y link ignored/big; ls sub sub/__pycache__; test -x tests/t.py; "
         )
@@ -264,7 +264,7 @@ def test_a_view_shows_files_as_before_and_leaves_nothing(copy: bool, tmp_path: P
 
 def test_a_view_that_a_kill_left_is_removed_and_that_of_a_living_run_isnt(tmp_path: Path) -> None:
     home, root = tmp_path / "home", tree(tmp_path / "work", {"a": "1"})
-    with open_view(root, [], home, copy=True, check=lambda: None):
+    with open_view(root, [], home, force_copy=True, check_cancelled=lambda: None):
         left = tree(home / "views" / "interlock-left", {"lock": "", "work/work/": "", "copy/a": ""})
         (left / "work" / "work").chmod(0)
         remove_leftover_views(home)
@@ -284,8 +284,10 @@ def test_what_a_traceback_or_the_imports_of_a_test_name_is_to_be_repaired(tmp_pa
     )
     files = RepairFiles(root)
     test = {"test_half.py": "import os\nfrom calc import half\n"}
-    assert [*files.modules_named_in(OUTPUT % root, test)] == ["pkg/half.py", "calc.py"]
-    assert [*files.modules_named_in("", {"lib/a.test.js": "const {a} = require('./a')"})] == ["lib/a.js"]
+    assert [*files.find_modules_to_repair(OUTPUT % root, test)] == ["pkg/half.py", "calc.py"]
+    assert [*files.find_modules_to_repair("", {"lib/a.test.js": "const {a} = require('./a')"})] == [
+        "lib/a.js"
+    ]
     assert files.is_test(f"{root}/test_half.py") and not files.is_test("calc.py")
 
 
@@ -303,7 +305,7 @@ def test_what_a_traceback_or_the_imports_of_a_test_name_is_to_be_repaired(tmp_pa
     ],
 )
 def test_a_task_says_whether_tests_may_be_written(task: str, wants: bool, tmp_path: Path) -> None:
-    assert RepairFiles(tmp_path).is_asking_for_tests(task) == wants
+    assert RepairFiles(tmp_path).is_test_change_requested(task) == wants
 
 
 def test_sources_of_the_table_are_named() -> None:

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from interlock.services.files.filesystem import (
-    Anchor,
+    HeldDirectory,
     OutputFiles,
     lock_folder,
-    remove_leftover,
-    replace_file,
+    remove_temporary_file,
+    replace_private_file_locked,
     temporary_path,
 )
 from interlock.services.files.filesystem import write_atomically as write_at
@@ -22,7 +22,7 @@ KEY = CallKey(message="m1", index=0)
 
 def write_atomically(path: Path, data: bytes) -> None:
     there = next(d for d in path.parents if d.exists())
-    with Anchor(there).place(path, make=True) as place:
+    with HeldDirectory(there).open_place(path, make=True) as place:
         write_at(place, data, KEY)
 
 
@@ -55,8 +55,8 @@ def test_a_file_is_replaced_whole_keeps_its_mode_and_nothing_is_left(tmp_path: P
     assert (names(tmp_path), (tmp_path / "victim").read_bytes()) == (["a", "victim"], b"keep")
     scratch.write_bytes(b"half")
     for _ in range(2):
-        with Anchor(path.parent).place(path) as place:
-            remove_leftover(place, KEY)
+        with HeldDirectory(path.parent).open_place(path) as place:
+            remove_temporary_file(place, KEY)
     assert names(tmp_path) == ["a", "victim"]
 
 
@@ -74,7 +74,7 @@ def test_a_file_of_ours_is_the_owners_alone_and_a_leftover_or_link_at_its_scratc
     (tmp_path / "victim").write_bytes(b"keep")
     path.write_bytes(b"old")
     (folder / ".answers.json.tmp").symlink_to(tmp_path / "victim")
-    replace_file(path, b"new")
+    replace_private_file_locked(path, b"new")
     assert (path.read_bytes(), stat.S_IMODE(path.stat().st_mode)) == (b"new", 0o600)
     assert (names(folder), (tmp_path / "victim").read_bytes()) == (["answers.json"], b"keep")
 

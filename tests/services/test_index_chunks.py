@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock.services.index.ranking import significant_words, split_words, word_columns
+from interlock.services.index.ranking import significant_words, to_index_columns, to_search_terms
 from interlock.services.index.sources import LEAST, MOST, TOLERATED, cut_into_chunks
 
 LINES = st.sampled_from(
@@ -58,9 +58,9 @@ def test_the_last_piece_is_not_too_short_and_a_line_that_is_too_long_comes_in_se
 
 
 def test_code_is_found_by_the_words_that_names_are_made_of() -> None:
-    assert split_words("parseHTTPDate") == "parsehttpdate parse http date"
-    assert split_words("read_file2") == "read_file2 read file 2"
-    assert split_words("Straße_übergroß") == "straße_übergroß straße übergroß"
+    assert to_search_terms("parseHTTPDate") == "parsehttpdate parse http date"
+    assert to_search_terms("read_file2") == "read_file2 read file 2"
+    assert to_search_terms("Straße_übergroß") == "straße_übergroß straße übergroß"
     assert significant_words("Where is the function that parses HTTPDate?") == [
         "parses",
         "httpdate",
@@ -68,7 +68,7 @@ def test_code_is_found_by_the_words_that_names_are_made_of() -> None:
         "date",
     ]
     assert significant_words("how to do it") == ["how", "to", "do", "it"]
-    path, name, said, code = word_columns(
+    path, name, said, code = to_index_columns(
         "src/httpDate.py", "A.f", '"""Says\nwhat."""\n# why\nx = 1  # not this'
     )
     assert (path, name, said) == ("src httpdate http date", "a f", "says what why")

@@ -15,8 +15,8 @@ from interlock.services.context.memory import (
     FILE_LIMIT,
     TOTAL_LIMIT,
     find_import_targets,
-    find_memory_down_to,
-    load_memory,
+    find_nested_memory_files,
+    load_all_memory_files,
 )
 from interlock.services.files.workspace import FolderWorkspace
 
@@ -27,7 +27,7 @@ NAMES = ["GEMINI.md", "AGENTS.md"]
 def memory(folder: Path, *roots: str) -> list[tuple[str, str]]:
     """(path, text), with paths relative to `folder`; home is `folder/home`, the root by default `folder/repo`."""
     wanted = [folder / r for r in roots or ("repo",)]
-    found = load_memory(roots=wanted, home=folder / "home", names=NAMES)
+    found = load_all_memory_files(roots=wanted, home=folder / "home", names=NAMES)
     return [(f.path.relative_to(folder).as_posix(), f.text) for f in found]
 
 
@@ -170,7 +170,7 @@ def test_the_files_on_the_way_to_a_path_are_looked_for_anew_each_time(tmp_path: 
     workspace = FolderWorkspace(tmp_path)
 
     def below(path: str) -> list[str]:
-        found = find_memory_down_to(path, workspace, NAMES)
+        found = find_nested_memory_files(path, workspace, NAMES)
         return [file.relative_to(tmp_path).as_posix() for file in found]
 
     assert below("a/b/code.py") == []

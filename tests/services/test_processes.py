@@ -160,19 +160,19 @@ def test_a_full_disk_is_said_and_the_ends_are_kept(tmp_path: Path) -> None:
     outputs.new_spool_path = lambda: full  # type: ignore[method-assign]
     output = ProcessOutput(100, outputs)
     for _ in range(20):
-        output.feed(b"x" * 9999)
-    output.feed(b"the end")
-    assert output.save() is None
+        output.feed_bytes(b"x" * 9999)
+    output.feed_bytes(b"the end")
+    assert output.save_full_output() is None
     assert "No space left" in output.note
-    assert output.shown_text().endswith("the end") and output.omitted == 20 * 9999 + 7 - 100
+    assert output.truncated_text().endswith("the end") and output.omitted_characters == 20 * 9999 + 7 - 100
 
 
 def test_endless_output_does_not_fill_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("interlock.services.process.processes.SPOOL_BYTES", 5000)
     output = ProcessOutput(100, OutputFiles(tmp_path))
     for _ in range(20):
-        output.feed(b"x" * 999)
-    saved = output.save()
+        output.feed_bytes(b"x" * 999)
+    saved = output.save_full_output()
     assert saved is not None and saved.stat().st_size == 5000
     assert "first 5,000 bytes" in output.note
 
@@ -341,7 +341,7 @@ def test_a_background_command_goes_on_and_its_output_is_in_a_file(play: Play) ->
         pid = await bench.processes.start_in_background(
             ["bash", "-c", "echo $$; sleep 60"], cwd=bench.folder, label="server"
         )
-        (info,) = bench.processes.background_processes()
+        (info,) = bench.processes.list_background_processes()
         assert (info["pid"], info["label"], info["running"], info["exit_code"]) == (pid, "server", True, None)
         output = Path(info["output_file"])
         while not output.read_text():
@@ -350,7 +350,7 @@ def test_a_background_command_goes_on_and_its_output_is_in_a_file(play: Play) ->
         assert output.parent == bench.outputs.directory
         bench.processes.close()
         assert not Path(f"/proc/{pid}").exists()
-        assert not bench.processes.background_processes()[0]["running"]
+        assert not bench.processes.list_background_processes()[0]["running"]
 
     play(scene)
 
@@ -362,9 +362,9 @@ def test_a_background_command_that_ended_says_how(play: Play) -> None:
             await bench.processes.start_in_background(
                 ["bash", "-c", command], cwd=bench.folder, label=command
             )
-        while any(one["running"] for one in bench.processes.background_processes()):
+        while any(one["running"] for one in bench.processes.list_background_processes()):
             await asyncio.sleep(0.02)
-        return [one["exit_code"] for one in bench.processes.background_processes()]
+        return [one["exit_code"] for one in bench.processes.list_background_processes()]
 
     assert play(scene) == [7, -9]
 
@@ -376,7 +376,7 @@ def test_a_background_command_that_can_not_start_is_an_error_and_forgets_no_othe
         failed, _ = await asyncio.gather(wrong, right, return_exceptions=True)
         assert isinstance(failed, RunError)
         assert "'wrong' could not be started: No such file" in str(failed)
-        assert [one["label"] for one in bench.processes.background_processes()] == ["right"]
+        assert [one["label"] for one in bench.processes.list_background_processes()] == ["right"]
         assert len(bench.saved()) == 1
 
     play(scene)

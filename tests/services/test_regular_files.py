@@ -10,9 +10,13 @@ import pytest
 
 from interlock.services.config.formats import edit_json_settings, write_dotenv_variables
 from interlock.services.config.settings import read_json_object
-from interlock.services.context.workspace_context import read_ide_state, read_mode_prompt, read_system_prompt
+from interlock.services.context.workspace_context import (
+    read_ide_state,
+    read_mode_prompt_replacement,
+    read_system_prompt_replacement,
+)
 from interlock.services.files.disk import read_file
-from interlock.services.files.protected import paths_named_by_git
+from interlock.services.files.protected import paths_in_git_config
 from interlock.services.policy.modes import load_modes
 from interlock.state.errors import ConfigError
 
@@ -32,8 +36,13 @@ READERS: list[tuple[str, Callable[[Path], object]]] = [
     ("settings.json", _changed),
     (".env", lambda path: write_dotenv_variables(path, {"A": "b"})),
     (".roomodes", _modes),
-    ("system.md", lambda path: read_system_prompt({"GEMINI_SYSTEM_MD": str(path)}, path.parent, path.parent)),
-    (".roo/system-prompt-code", lambda path: read_mode_prompt("code", path.parents[1], {})),
+    (
+        "system.md",
+        lambda path: read_system_prompt_replacement(
+            {"GEMINI_SYSTEM_MD": str(path)}, path.parent, path.parent
+        ),
+    ),
+    (".roo/system-prompt-code", lambda path: read_mode_prompt_replacement("code", path.parents[1], {})),
     ("ide.json", read_ide_state),
 ]
 
@@ -88,4 +97,4 @@ def test_settings_nested_too_deeply_are_not_changed_and_told_in_a_line(tmp_path:
 def test_includes_of_git_that_multiply_are_each_read_once(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("[include]\n" + "path = b\n" * 30)
     (tmp_path / "b").write_text("[include]\n" + "path = a\n" * 30)
-    assert len(list(islice(paths_named_by_git(tmp_path / "a", tmp_path), 10_000))) == 60
+    assert len(list(islice(paths_in_git_config(tmp_path / "a", tmp_path), 10_000))) == 60

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from folders import put, tree
 
-from interlock.services.context.memory import load_rules
+from interlock.services.context.memory import load_rule_files
 from interlock.state.context import RuleFile
 
 
@@ -17,7 +17,7 @@ def root(tmp_path: Path) -> Path:
 
 
 def rules(root: Path, mode: str = "code") -> list[RuleFile]:
-    return load_rules(root, root.parent / "home", mode)
+    return load_rule_files(root, root.parent / "home", mode)
 
 
 def texts(root: Path, mode: str = "code") -> list[str]:

@@ -421,10 +421,12 @@ def test_a_background_command_is_in_the_sandbox_too(place: Place) -> None:
     async def scene(processes: SupervisedProcesses) -> str:
         command = "touch /usr/x $HOME/x sub/AGENTS.md; mkdir .gemini; echo made; sleep 60"
         await processes.start_in_background(["bash", "-c", command], cwd=place.work, label="server")
-        file = Path(processes.background_processes()[0]["output_file"])
+        file = Path(processes.list_background_processes()[0]["output_file"])
         while "made" not in file.read_text():
             await asyncio.sleep(0.02)
-        with workspace.open_place(place.work / "sub/GEMINI.md", make=True):  # a tool, which somebody allowed
+        with workspace.open_parent_directory(
+            place.work / "sub/GEMINI.md", create_missing=True
+        ):  # a tool, which somebody allowed
             (place.work / "sub/GEMINI.md").write_text("")
         ended = await processes.run(["bash", "-c", "echo 1"], cwd=place.work, timeout_s=30)
         assert ended.output == "1\n"
@@ -460,7 +462,7 @@ def test_what_a_background_command_made_is_set_aside_before_another_run_obeys_it
         await processes.start_in_background(["bash", "-c", command], cwd=place.work, label="server")
         await asyncio.to_thread(until, (place.work / "made").exists)
         warnings = [*quarantine_leftovers(state, place.work)]
-        assert processes.background_processes()[0]["running"]
+        assert processes.list_background_processes()[0]["running"]
         return warnings
 
     env = {"PATH": os.environ["PATH"], "HOME": str(place.home)}

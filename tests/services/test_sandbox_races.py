@@ -14,7 +14,7 @@ from sandboxes import needs_sandbox, sandbox_for
 from interlock.services.files.filesystem import OutputFiles
 from interlock.services.process.processes import SupervisedProcesses
 from interlock.services.sandbox.mounts import Mounts
-from interlock.services.sandbox.sandbox import find_bwrap
+from interlock.services.sandbox.sandbox import find_bubblewrap
 from interlock.state.errors import RunError
 from interlock.state.tooling import ProcessEnd
 
@@ -76,7 +76,9 @@ def test_a_background_command_of_the_run_moves_nothing_while_a_sandbox_is_made(p
                 with suppress(FileNotFoundError):  # where `sub` is missing at this moment
                     (place.work / "sub/AGENTS.md").touch()
                 found.append(await place.look(processes))
-            assert all(one["running"] for one in processes.background_processes()), "what was stopped goes on"
+            assert all(one["running"] for one in processes.list_background_processes()), (
+                "what was stopped goes on"
+            )
             return found
 
     found = asyncio.run(scene())
@@ -97,7 +99,7 @@ exec {bwrap} "${{arguments[@]}}"
 
 def test_a_command_does_not_start_in_a_sandbox_that_is_not_what_was_meant(place: Place) -> None:
     put(place.work / "sub/AGENTS.md", "ours")
-    folder, bwrap = place.folder / "bin", find_bwrap(os.environ)
+    folder, bwrap = place.folder / "bin", find_bubblewrap(os.environ)
     put(folder / "bwrap", LED.format(bin=folder, work=place.work, home=place.home, bwrap=bwrap))
 
     async def scene() -> None:

@@ -78,7 +78,7 @@ def test_other_systems_have_none(work: Path, monkeypatch: pytest.MonkeyPatch, pl
 
 def test_a_bubblewrap_in_the_workspace_is_not_believed(work: Path) -> None:
     planted = fake(work / "bin", "exit 0").split(":")[0]
-    assert sandbox.find_bwrap({"PATH": planted}, [work]) != f"{planted}/bwrap"
+    assert sandbox.find_bubblewrap({"PATH": planted}, [work]) != f"{planted}/bwrap"
 
 
 def test_a_workspace_that_holds_the_home_directory_is_refused(tmp_path: Path) -> None:

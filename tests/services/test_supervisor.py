@@ -179,9 +179,9 @@ forks = SUPERVISORS._process.pid
 os.kill(forks, signal.SIGSTOP)
 command = SupervisedCommand(["true"], cwd=Path("/"), env={}, output=1, mode="once")
 os.kill(forks, signal.SIGKILL)
-asyncio.run(command.wait_finished())
+asyncio.run(command.wait_until_finished())
 command.close()
-print(command.is_lost, bystander.poll())
+print(command.has_unknown_outcome, bystander.poll())
 bystander.kill()
 """
 
@@ -215,7 +215,7 @@ sent, kill, killpg = [], os.kill, os.killpg
 os.kill = lambda whom, number: (sent.append(abs(whom)), kill(whom, number))
 os.killpg = lambda whom, number: (sent.append(whom), killpg(whom, number))
 reaper.signal_group(signal.SIGTERM)
-reaper.kill_all()
+reaper.kill_all_children()
 print(reaper.empty, len(sent) > 0, pid in sent)
 """
 

@@ -129,9 +129,9 @@ def test_what_is_looked_for_in_texts_are_secrets_not_words_and_not_names_of_file
 CLEARED = """
 import ctypes, json, os, subprocess
 from pathlib import Path
-from interlock.services.secrets.environment import clear_own_environment
+from interlock.services.secrets.environment import hide_process_environment
 before = dict(os.environ)
-clear_own_environment()
+hide_process_environment()
 try:
     block = Path("/proc/self/environ").read_bytes().strip(b"\\0").decode()
 except PermissionError:  # for all but root

@@ -108,7 +108,7 @@ def test_definitions_are_put_in_place_and_optional_means_left_out() -> None:
 
 def test_unknown_and_excluded_tools_are_not_there(tmp_path: Path) -> None:
     toolset = build(tmp_path, {name: tool for name, tool in TOOLS.items() if name != "write_file"})
-    assert toolset.tool_info("write_file") is None
+    assert toolset.find_tool_info("write_file") is None
     assert "write_file" not in [d.name for d in toolset.declare_tools()]
     assert toolset.nearest_tool_names("read_fil")[0] == "read_file"
     assert len(toolset.nearest_tool_names("zzz")) == 3
@@ -202,7 +202,7 @@ def test_an_alias_is_the_same_tool_but_not_declared_and_live_output_carries_the_
     heard: list[Event] = []
     loud = Tool("loud", "Loud.", NoArgs, "read", lambda _: "loud", run=run, aliases=("noisy",))
     toolset = build(tmp_path, {"glob": TOOLS["glob"], "loud": loud})
-    info = toolset.tool_info("noisy")
+    info = toolset.find_tool_info("noisy")
     assert info is not None and info.name == "loud"
     assert [d.name for d in toolset.declare_tools()] == ["glob", "loud"]
     result = asyncio.run(toolset.run_call(ToolRun(key=KEY, call=view("noisy"), emit=heard.append)))

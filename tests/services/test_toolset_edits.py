@@ -88,7 +88,7 @@ def test_a_plan_changes_nothing_and_a_run_writes_what_was_planned(root: Path) ->
     hashes = [sha256(b"one\ntwo\n"), sha256(b"one\n2\n")]
     assert ([plan.path, plan.before, plan.after], text(root)) == ([str(root / "a"), *hashes], "one\ntwo\n")
     result = run(toolset, replace("two", "2"), plan)
-    assert toolset.current_digest(plan.path) == plan.after
+    assert toolset.current_file_digest(plan.path) == plan.after
     assert (result.status, result.content) == ("success", plan.message)
     assert (result.meta["path"], result.meta["diff"], result.meta["summary"]) == ("a", plan.diff, "+1 -1")
     for call in (replace("one", "1"), replace("1\n2", "3")):
@@ -227,7 +227,7 @@ def test_a_preview_says_what_would_go_wrong_and_what_it_is_based_on(
 def test_a_plan_that_was_stored_without_its_secrets_is_carried_out_after_a_crash(root: Path) -> None:
     secret = "ghp_" + "aB3d" * 9
     (root / "a").write_text(f"one\n{secret}\n")
-    stored = SHAPES.redact_planned(planned(fresh(root), replace("one", "two")))
+    stored = SHAPES.redact_planned_change(planned(fresh(root), replace("one", "two")))
     assert secret not in stored.model_dump_json()
     assert run(fresh(root), replace("one", "two"), stored).status == "success"
     assert (root / "a").read_text() == f"two\n{secret}\n"

@@ -13,10 +13,10 @@ from prompt_toolkit.document import Document
 
 from interlock.cli.session.completion import (
     CommandOffer,
-    FuzzyNames,
+    FuzzyNameMatcher,
     SessionCompleter,
     WorkspaceFiles,
-    quote_reference,
+    quote_file_reference,
 )
 from interlock.cli.session.input_line import InputHistory, Pastes, SessionInput
 from interlock.services.context.references import find_references
@@ -104,7 +104,7 @@ def test_completion_never_raises_and_never_leaves_the_workspace(
 def test_a_reference_names_the_file_that_was_offered(name: str) -> None:
     if '"' in name and ("\\" in name or name.endswith((".", ":", "?"))):
         return  # can't be written; see `references`
-    assert [*find_references(f"see {quote_reference(name)} now")] == [name]
+    assert [*find_references(f"see {quote_file_reference(name)} now")] == [name]
 
 
 @given(st.lists(st.text(max_size=12), max_size=8), st.text(max_size=4))
@@ -113,7 +113,7 @@ def test_every_name_with_the_letters_in_their_order_is_found(names: list[str], t
         left = iter(name.lower())
         return all(letter in left for letter in typed.lower())
 
-    assert sorted(FuzzyNames(names).find_matching(typed, 100)) == [
+    assert sorted(FuzzyNameMatcher(names).find_matching(typed, 100)) == [
         n for n, name in enumerate(names) if fits(name)
     ]
 
@@ -127,8 +127,8 @@ def test_a_paste_of_5000_lines_is_one_mark_and_is_sent_whole() -> None:
     assert pastes.fold_paste("x" * 2_000) == "[pasted 2,000 characters #2]"
     assert pastes.fold_paste("a\r\nb") == "a\nb"
     assert pastes.expand_marks("[pasted 7 lines #9]") == "[pasted 7 lines #9]"
-    assert pastes.mark_at_end(f"why? {mark}") == mark
-    assert pastes.mark_at_end(f"why? {mark} ") == ""
+    assert pastes.trailing_mark(f"why? {mark}") == mark
+    assert pastes.trailing_mark(f"why? {mark} ") == ""
 
 
 def history(home: Path, workspace: str = "/w") -> InputHistory:

@@ -14,8 +14,8 @@ from prompt_toolkit.output import DummyOutput
 from rich.cells import cell_len
 
 from interlock.cli.session.picker import Picker, Row
-from interlock.cli.session.status import Figures, status_line
-from interlock.engine.client.folder_contents import git_branch
+from interlock.cli.session.status import StatusValues, status_line
+from interlock.engine.client.folder_contents import read_git_branch
 
 ROWS = [Row(f"run {n}", f"number {n}", n) for n in range(200)] + [Row("日本語の実行", "x" * 80, "wide")]
 
@@ -86,10 +86,10 @@ def test_a_row_whose_text_is_read_after_the_filter_was_typed_is_found() -> None:
     assert asyncio.run(draw()).startswith("❯ first prompt")
 
 
-FIGURES = Figures("gemini-2.5-pro", "auto_edit", "architect", 87, 12_300, 0.0312, "feature/login", 2)
+FIGURES = StatusValues("gemini-2.5-pro", "auto_edit", "architect", 87, 12_300, 0.0312, "feature/login", 2)
 
 
-def line(figures: Figures, width: int) -> str:
+def line(figures: StatusValues, width: int) -> str:
     return fragment_list_to_text(status_line(figures, width))
 
 
@@ -102,7 +102,7 @@ def test_the_status_line_leaves_out_what_can_be_missed_first() -> None:
     assert line(FIGURES, 200) == all_of_it
     assert line(FIGURES, 80) == most
     assert line(FIGURES, 40) == "accepts edits · 2 wait elsewhere"
-    assert line(Figures("script:/a/b/replies.yaml"), 40) == "asks first · replies.yaml"
+    assert line(StatusValues("script:/a/b/replies.yaml"), 40) == "asks first · replies.yaml"
     assert (
         line(replace(FIGURES, running="$ make test 12 s", elsewhere=0), 40)
         == "$ make test 12 s · accepts edits"
@@ -111,7 +111,7 @@ def test_the_status_line_leaves_out_what_can_be_missed_first() -> None:
 
 @pytest.mark.parametrize("width", [0, 1, 5, 10, 39, 40, 41, 80, 300])
 def test_it_never_is_wider_than_the_terminal(width: int) -> None:
-    wide = Figures("語" * 60, "yolo", "語" * 60, 3, 10**9, 1e6, "語" * 90, 1_000)
+    wide = StatusValues("語" * 60, "yolo", "語" * 60, 3, 10**9, 1e6, "語" * 90, 1_000)
     assert all(cell_len(line(figures, width)) <= width for figures in (FIGURES, wide))
 
 
@@ -121,7 +121,7 @@ def test_the_branch_is_read_from_a_repository_a_worktree_and_nowhere(
     import subprocess
 
     root = tmp_path_factory.mktemp("repository")
-    assert git_branch(root) == ""
+    assert read_git_branch(root) == ""
     for command in (
         "init -qb feature/x",
         "commit -qm first --allow-empty",
@@ -133,7 +133,7 @@ def test_the_branch_is_read_from_a_repository_a_worktree_and_nowhere(
             check=True,
         )
     (root / "below").mkdir()
-    assert git_branch(root / "below") == "feature/x"
-    assert git_branch(root.parent / "second") == "second"
+    assert read_git_branch(root / "below") == "feature/x"
+    assert read_git_branch(root.parent / "second") == "second"
     subprocess.run(["git", "checkout", "-q", "--detach"], cwd=root, check=True)
-    assert len(git_branch(root)) == 8
+    assert len(read_git_branch(root)) == 8

@@ -35,11 +35,11 @@ def answer(text: str, size: int = 5) -> Iterable[ev.Event]:
 
 def test_a_paragraph_is_printed_once_when_it_is_over() -> None:
     screen = made(*answer("The first.\n\nThe second"))
-    assert plain(screen.take_finished()) == ["The first.", ""]
-    assert plain(screen.take_finished()) == [""]
+    assert plain(screen.take_finished_output()) == ["The first.", ""]
+    assert plain(screen.take_finished_output()) == [""]
     assert "The second" in plain(screen.live_text(10))
     screen(ev.Finished(reason="STOP", usage={}, duration_ms=1))
-    assert plain(screen.take_finished()) == ["", "The second", ""]
+    assert plain(screen.take_finished_output()) == ["", "The second", ""]
 
 
 ODD = (
@@ -67,7 +67,7 @@ def test_live_lines_fit_the_place_that_they_have() -> None:
         shown = plain(screen.live_text(5))
         assert len(shown) <= 5 and max(map(cell_len, shown)) <= 20
         screen(ev.Result(status="done", response=text))
-        assert plain(screen.take_finished())[-1] == ""
+        assert plain(screen.take_finished_output())[-1] == ""
 
 
 def test_a_bar_stands_while_its_workflow_goes_from_node_to_node() -> None:
@@ -119,26 +119,26 @@ def test_nothing_that_a_terminal_obeys_comes_through() -> None:
     )
     screen(ev.AgentEnd(agent="a:0", reason=HARMFUL, turns=1, duration_s=1))
     screen(ev.Result(status="failed", error={"type": HARMFUL, "message": HARMFUL}, resume_command=HARMFUL))
-    shown = SGR.sub("", live + screen.take_finished())
+    shown = SGR.sub("", live + screen.take_finished_output())
     assert "evil" in shown
     assert not set(shown) & {"\x1b", "\x9b", "\x07", "\x00", "\r", "\u202e", "\u202c", "\u200b"}
 
 
 def test_the_answer_that_came_otherwise_is_shown_once() -> None:
     events = [*answer("Nearly done.")]
-    assert plain(made(*events, ev.Result(status="done", response="Nearly done.")).take_finished()) == [
+    assert plain(made(*events, ev.Result(status="done", response="Nearly done.")).take_finished_output()) == [
         "Nearly done.",
         "",
     ]
     changed = made(*events, ev.Result(status="done", response="A hook said this."))
-    assert plain(changed.take_finished()) == ["Nearly done.", "", "A hook said this.", ""]
+    assert plain(changed.take_finished_output()) == ["Nearly done.", "", "A hook said this.", ""]
 
 
 def test_a_long_answer_that_comes_whole_is_taken_in_pieces_between_which_others_paint() -> None:
     """The session gets only part of a stream that is too fast for it; the final event has all of it."""
     screen = made(*answer("paragraph 0 of"))
     painted: list[str] = []
-    screen.changed = lambda: painted.append(screen.take_finished())
+    screen.changed = lambda: painted.append(screen.take_finished_output())
     whole = "\n\n".join(f"paragraph {n} of many" for n in range(1000))
     screen(ev.Result(status="done", response=whole))
     assert sum("paragraph" in text for text in painted) >= 5
@@ -154,8 +154,8 @@ def test_a_diff_that_was_asked_about_stands_once() -> None:
     result = ev.ToolResultEvent(
         tool_name="replace", tool_id="1", status="success", summary="Edit f", diff=diff
     )
-    assert "  1 + b" in plain(made(result).take_finished())
-    assert plain(made(asked, result).take_finished()) == ["✓ Edit f · +1 −1", ""]
+    assert "  1 + b" in plain(made(result).take_finished_output())
+    assert plain(made(asked, result).take_finished_output()) == ["✓ Edit f · +1 −1", ""]
 
 
 def test_steps_stand_while_a_person_decides_and_are_printed_once_at_the_end() -> None:
@@ -169,17 +169,17 @@ def test_steps_stand_while_a_person_decides_and_are_printed_once_at_the_end() ->
     assert "  ▸ Read" in plain(screen.live_text(9))
     screen(ev.Result(status="waiting"))
     screen.end_drive()
-    assert (screen.take_finished(), screen.live_text(9)) == ("", "")
+    assert (screen.take_finished_output(), screen.live_text(9)) == ("", "")
     screen(start)
     assert "  ▸ Read" in plain(screen.live_text(9))
     screen(ev.Result(status="done"))
-    assert plain(screen.take_finished()) == ["Steps · 0 of 1 done", "  ▸ Read", ""]
+    assert plain(screen.take_finished_output()) == ["Steps · 0 of 1 done", "  ▸ Read", ""]
 
 
 def test_a_paste_of_many_lines_is_folded() -> None:
     screen = made()
     screen.show_prompt("\n".join(f"line {n}" for n in range(5000)))
-    shown = plain(screen.take_finished())
+    shown = plain(screen.take_finished_output())
     assert shown[0] == "❯ line 0"
     assert shown[-2:] == ["  … 4,980 more lines", ""]
 
@@ -196,7 +196,7 @@ def test_a_plan_is_read_as_what_it_says_and_asked_about_below() -> None:
     }
     screen = made()
     screen.show_markdown(plan_under_review(request))
-    assert plain(screen.take_finished()) == ["Fix", "", "1. Change add", ""]
+    assert plain(screen.take_finished_output()) == ["Fix", "", "1. Change add", ""]
     assert plain(approval(request, "", color=False)) == [
         "exit_plan_mode fix.md   [r-1]",
         "  Why: The plan is ready.",

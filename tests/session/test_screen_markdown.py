@@ -11,7 +11,7 @@ from rich.text import Text
 
 from interlock.cli.session import markdown
 from interlock.cli.session.markdown import LIMIT, MarkdownStream
-from interlock.cli.session.markdown_layout import Page, parse_blocks
+from interlock.cli.session.markdown_layout import MarkdownLayout, parse_markdown_blocks
 from interlock.cli.session.theme import THEMES
 
 WORDS = st.sampled_from(
@@ -61,13 +61,13 @@ DOCUMENTS = st.lists(blocks(), max_size=6).flatmap(
 )
 
 
-def page(theme: str = "default", width: int = 30) -> Page:
-    return Page(THEMES[theme].make_string_console(width), width, THEMES[theme].code)
+def page(theme: str = "default", width: int = 30) -> MarkdownLayout:
+    return MarkdownLayout(THEMES[theme].make_string_console(width), width, THEMES[theme].code)
 
 
 def fed(pieces: list[str], theme: str = "default") -> list[Text]:
     stream = MarkdownStream(page(theme))
-    return [*(line for piece in pieces for line in stream.feed(piece)), *stream.end()]
+    return [*(line for piece in pieces for line in stream.feed(piece)), *stream.finish()]
 
 
 def plain(lines: list[Text]) -> list[str]:
@@ -88,7 +88,7 @@ def test_an_answer_doesnt_depend_on_how_it_was_cut(text: str, places: list[int])
 def test_what_streamed_reads_as_what_came_at_once(text: str) -> None:
     for theme in ("default", "no-color"):
         lines = text.split("\n")
-        whole = plain(page(theme).layout_blocks(parse_blocks(lines), lines))
+        whole = plain(page(theme).layout_blocks(parse_markdown_blocks(lines), lines))
         assert plain(fed([*text], theme)) == whole
 
 
@@ -101,8 +101,8 @@ def test_nothing_breaks_it(text: str, places: list[int]) -> None:
     shown: list[Text] = []
     for piece in cut(text, places):
         shown += stream.feed(piece)
-        stream.tail()
-    assert [*shown, *stream.end()] == fed([text])
+        stream.render_unfinished()
+    assert [*shown, *stream.finish()] == fed([text])
 
 
 UNITS = ("word ", "- item\n", "> quote\n", "[", "\n", "- a\n  - b\n", "para\n\n")
@@ -119,24 +119,24 @@ STARTS = ("", "```python\n", "| a | b |\n|---|---|\n", "- ")
 )
 def test_the_work_grows_with_the_text(start: str, unit: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Counted in characters parsed or highlighted."""
-    worked, parsed, code = list[int](), markdown.parse_blocks, Page.highlight_code
+    worked, parsed, code = list[int](), markdown.parse_markdown_blocks, MarkdownLayout.highlight_code
 
     def counted(lines: Sequence[str]) -> Any:
         worked.extend(len(line) + 1 for line in lines)
         return parsed(lines)
 
-    def highlighted(page: Page, lines: Sequence[str], *more: Any) -> Any:
+    def highlighted(page: MarkdownLayout, lines: Sequence[str], *more: Any) -> Any:
         worked.extend(len(line) + 1 for line in lines)
         return code(page, lines, *more)
 
     monkeypatch.setattr(markdown, "LIMIT", 1000)
-    monkeypatch.setattr(markdown, "parse_blocks", counted)
-    monkeypatch.setattr(Page, "highlight_code", highlighted)
+    monkeypatch.setattr(markdown, "parse_markdown_blocks", counted)
+    monkeypatch.setattr(MarkdownLayout, "highlight_code", highlighted)
     stream = MarkdownStream(page())
     text = start + unit * (5_000 // len(unit))
     for at in range(0, len(text), 97):
         stream.feed(text[at : at + 97])
-    stream.end()
+    stream.finish()
     assert sum(worked) <= 12 * len(text)
 
 
@@ -145,5 +145,5 @@ def test_a_line_of_a_megabyte_passes_in_pieces() -> None:
     stream = MarkdownStream(page())
     shown = plain(stream.feed(text))
     assert sum(map(len, shown)) > 900_000 * 0.9
-    assert len("".join(line.plain for line in stream.tail())) <= LIMIT
-    assert "".join([*shown, *plain(stream.end())]).count("word") == 200_000
+    assert len("".join(line.plain for line in stream.render_unfinished())) <= LIMIT
+    assert "".join([*shown, *plain(stream.finish())]).count("word") == 200_000

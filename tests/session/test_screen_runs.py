@@ -34,12 +34,12 @@ def shown(events: Sequence[Event]) -> str:
     out = ""
     for event in events:
         screen(event)
-        out += screen.take_finished()
+        out += screen.take_finished_output()
         live = screen.live_text(8)
         assert live.count("\n") < 8
     screen.end_drive()
     assert screen.live_text(8) == ""
-    return TOOK.sub("", SGR.sub("", out + screen.take_finished()))
+    return TOOK.sub("", SGR.sub("", out + screen.take_finished_output()))
 
 
 def todos(*status: str) -> dict[str, Any]:

@@ -26,7 +26,7 @@ def drawn(screen: Screen) -> str:
         screen(event)
     live = screen.live_text(10)
     screen(Result(status="cancelled"))
-    return screen.take_finished() + live
+    return screen.take_finished_output() + live
 
 
 @pytest.mark.parametrize("name", THEMES)

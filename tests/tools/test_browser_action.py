@@ -266,6 +266,6 @@ def test_it_asks_shows_where_it_leads_and_is_no_tool_of_plan_mode(context: ToolC
     shown = asyncio.run(preview_browser_action(BrowserActionArgs.model_validate(call.args), context))
     assert "PRIVATE ADDRESS" in shown.text
     toolset = BuiltinToolset(context.workspace, context.processes, context.outputs, Settings())
-    info = toolset.tool_info("browser_action")
+    info = toolset.find_tool_info("browser_action")
     assert info is not None
     assert (info.alone, info.effect) == (True, "other")

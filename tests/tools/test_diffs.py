@@ -2,7 +2,7 @@
 
 import pytest
 
-from interlock.state.text import find_cut_diff_notice, format_diff_stat
+from interlock.state.text import find_truncated_diff_notice, format_diff_stat
 from interlock.tools.matcher.edit import describe_nearest_text
 from interlock.tools.matcher.windows import WorkBudget
 from interlock.tools.text_diff import unified_diff
@@ -30,7 +30,7 @@ def test_a_diff_of_huge_files_is_quick_right_and_cut() -> None:
     ]
     cut = unified_diff("a", None, "".join(lines).encode())
     assert len(cut) < 101_000
-    assert find_cut_diff_notice(cut) and format_diff_stat(cut) == "+40000", "what isn't shown counts"
+    assert find_truncated_diff_notice(cut) and format_diff_stat(cut) == "+40000", "what isn't shown counts"
     dashes = unified_diff("a", b"-- a\nkept\n", b"++ b\nkept\n")
     assert format_diff_stat(dashes) == "+1 −1", "a line of the file isn't taken for a header"
 

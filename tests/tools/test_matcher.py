@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from patience import lines_run
 
 from interlock.tools.file_content import TextFile, decode_text_file
-from interlock.tools.matcher.edit import EditProblem, apply_spans, place_or_correct_edit
+from interlock.tools.matcher.edit import EditProblem, apply_spans, locate_edit_with_corrections
 from interlock.tools.matcher.find import find_match
-from interlock.tools.matcher.windows import Match, Miscount, WorkBudget, replace_windows
+from interlock.tools.matcher.windows import Match, Miscount, WorkBudget, replace_spans
 from interlock.tools.text_diff import unified_diff
 
 CODE = "def f():\n    if x:\n        a()\n\n        b()\n    return 1\n"
@@ -24,13 +24,13 @@ def made(text: str, old: str, new: str, expected: int | None = 1) -> tuple[str, 
     """The strategy and the new text."""
     found = find_match(text, old, new, expected, work=WorkBudget())
     assert isinstance(found, Match), found
-    return found.strategy, replace_windows(text, found.spans)
+    return found.strategy, replace_spans(text, found.spans)
 
 
 def repaired(text: str, old: str, new: str) -> str:
-    found = place_or_correct_edit("a", text, old, new, 1, work=WorkBudget())
+    found = locate_edit_with_corrections("a", text, old, new, 1, work=WorkBudget())
     assert not isinstance(found, EditProblem), found
-    return replace_windows(text, found.spans)
+    return replace_spans(text, found.spans)
 
 
 @pytest.mark.parametrize(("text", "old", "new", "strategy", "after"), TABLE["made"])
@@ -71,14 +71,14 @@ def test_both_strings_are_mended_alike(text: str, old: str, new: str, after: str
 def test_what_would_be_wrong_though_the_place_is_known_is_refused(
     text: str, old: str, new: str, code: str | None
 ) -> None:
-    found = place_or_correct_edit("a", SOURCES.get(text, text), old, new, 1, work=WorkBudget())
+    found = locate_edit_with_corrections("a", SOURCES.get(text, text), old, new, 1, work=WorkBudget())
     assert (found.code if isinstance(found, EditProblem) else None) == code
 
 
 def test_lines_that_are_not_changed_keep_their_own_ending() -> None:
     file = decode_text_file(b"one\r\ntwo\nthree\r\n")
     assert file is not None
-    found = place_or_correct_edit(
+    found = locate_edit_with_corrections(
         "a", file.text, "one\ntwo\nthree\n", "one\n2\nthree\n", 1, work=WorkBudget()
     )
     assert not isinstance(found, EditProblem)
@@ -114,7 +114,7 @@ def test_text_outside_the_windows_never_changes(
     assert all(0 <= end <= begin for end, begin in zip(ends, starts, strict=True))
     kept = [text[end:begin] for end, begin in zip(ends, starts, strict=True)]
     whole = "".join(k + s.new for k, s in zip(kept, found.spans, strict=False)) + kept[-1]
-    assert replace_windows(text, found.spans) == whole
+    assert replace_spans(text, found.spans) == whole
 
 
 @given(TEXT, st.text(st.sampled_from("abé( "), min_size=1, max_size=8), SPOILT)
@@ -154,7 +154,7 @@ def test_an_edit_of_repeated_lines_takes_time_by_their_number_not_by_its_square(
 
 
 def _edited(text: str, old: str, new: str, expected: int | None) -> None:
-    found = place_or_correct_edit("a", text, old, new, expected, work=WorkBudget())
+    found = locate_edit_with_corrections("a", text, old, new, expected, work=WorkBudget())
     if not isinstance(found, EditProblem):
         after = apply_spans(TextFile(text), found.spans)
         unified_diff("a", text.encode(), after.encode())
@@ -163,7 +163,7 @@ def _edited(text: str, old: str, new: str, expected: int | None) -> None:
 def test_too_many_places_to_compare_are_refused_not_searched_for_ever() -> None:
     text = "a b c d e f g h i\n" * 50_000 + "zz\n"
     old = "a  b c d e f g h i\n" * 400 + "zz zz\n"
-    found = place_or_correct_edit("a", text, old, "x", 1, work=WorkBudget())
+    found = locate_edit_with_corrections("a", text, old, "x", 1, work=WorkBudget())
     assert isinstance(found, EditProblem)
     assert "too many places" in found.message
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tool_calls import Calls
 
-from interlock.services.files.calls import FileCalls
+from interlock.services.files.calls import FileWriteCalls
 from interlock.state.tooling import FileChange, ToolContext
 from interlock.tools.replace import ReplaceArgs
 from interlock.tools.table import TOOLS
@@ -117,11 +117,11 @@ def test_what_earlier_calls_of_a_batch_do_is_computed_once_for_each_state_of_a_f
     calls = [
         (tool, ReplaceArgs(file_path="a", old_string=old, new_string="x")) for old in ("0", "gone", "1", "2")
     ]
-    files = FileCalls(context.workspace)
+    files = FileWriteCalls(context.workspace)
     for count in range(4):
-        asyncio.run(files.file("a", calls[:count], context))
-    now = asyncio.run(files.file("a", calls, context))
+        asyncio.run(files.read_target_file("a", calls[:count], context))
+    now = asyncio.run(files.read_target_file("a", calls, context))
     assert (now.data, made) == (b"x\nx\nx\n", ["0", "gone", "1", "2"])
     file.write_text("0\n1\n2\n3\n")
-    now = asyncio.run(files.file("a", calls, context))
+    now = asyncio.run(files.read_target_file("a", calls, context))
     assert (now.data, len(made)) == (b"x\nx\nx\n3\n", 8)

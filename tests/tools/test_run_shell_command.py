@@ -95,7 +95,7 @@ def test_a_background_command_returns_at_once(shell: Shell) -> None:
         result = await run_command_line(
             RunShellCommandArgs(command="echo up; sleep 60", is_background=True), shell.context
         )
-        (info,) = shell.processes.background_processes()
+        (info,) = shell.processes.list_background_processes()
         output = Path(info["output_file"])
         while not output.read_text():
             await asyncio.sleep(0.02)
@@ -103,7 +103,7 @@ def test_a_background_command_returns_at_once(shell: Shell) -> None:
         return result, output.read_text()
 
     result, output = shell.play(scene())
-    (info,) = shell.processes.background_processes()
+    (info,) = shell.processes.list_background_processes()
     assert result.status == "success" and output == "up\n"
     assert f"PID: {info['pid']}" in result.content and info["output_file"] in result.content
 

@@ -149,14 +149,14 @@ def test_files_as_roo_code_names_them_are_read_with_their_lines_or_refused_by_na
 def test_work_grows_with_the_text_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """A long text, in one piece and in many: counts characters examined, not time."""
     looked = 0
-    take = TagParser._append_inside  # pyright: ignore[reportPrivateUsage]
+    take = TagParser._append_call_text  # pyright: ignore[reportPrivateUsage]
 
     def counted(self: TagParser, start: int, end: int) -> int:
         nonlocal looked
         looked += len(self._buffer)  # pyright: ignore[reportPrivateUsage]
         return take(self, start, end)
 
-    monkeypatch.setattr(TagParser, "_append_inside", counted)
+    monkeypatch.setattr(TagParser, "_append_call_text", counted)
     body = "line < of </code> text\n" * 10_000
     text = f"<write_to_file><path>a</path><content>\n{body}</content></write_to_file>"
     generator = random.Random(1)

@@ -84,5 +84,7 @@ def test_without_the_extra_code_is_cut_by_lines_and_one_line_says_what_to_instal
 
 @pytest.mark.parametrize("task", ["create_mcp_server", "create_mode"])
 def test_instructions_are_returned(call: Calls, task: str) -> None:
-    call.context = replace(call.context, instructions=lambda name: load_prompt(f"instructions/{name}").text())
+    call.context = replace(
+        call.context, instructions=lambda name: load_prompt(f"instructions/{name}").render()
+    )
     assert call.text("fetch_instructions", task=task).startswith("# Make a")

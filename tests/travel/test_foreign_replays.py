@@ -156,7 +156,7 @@ def test_a_changed_graph_is_named_where_it_counts(
 def test_a_replay_stops_where_the_record_has_no_writes(options: Options, run: Run) -> None:
     name = sent(options).run
     with closing(Store(options.home).connect()) as conn, conn.transaction():
-        conn.stored("delete from writes where task_path like '%, end'")
+        conn.execute_raw("delete from writes where task_path like '%, end'")
     told = run("replay", name)
     assert told.code == 1 and "nothing that node 'end' wrote" in told.out
     assert f"interlock replay {name} --live" in told.out
@@ -217,7 +217,7 @@ def test_other_workflows_have_no_live_replay_and_graphs_choose_their_own_models(
         put(Path("new.py"), "def f(state): ...")
         client.replay_run(name, swap="mail=new.py:f")
     with pytest.raises(UserError, match="chooses its models itself"):
-        client.replay_with_model(name, "flash")
+        client.fork_with_model(name, "flash")
     script = put(Path("script.json"), json.dumps([{"text": "Hello."}]))
     own = run_sync("main", {"prompt": "Hi."}, options=replace(options, model=f"script:{script}"))
     with pytest.raises(UserError, match="always replays without effects"):

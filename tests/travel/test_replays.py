@@ -23,7 +23,7 @@ from interlock.engine.read import list_runs
 from interlock.engine.store.checkpoints import list_root_checkpoints
 from interlock.engine.store.saver import Serde
 from interlock.engine.travel import replay
-from interlock.engine.travel.replay import Point, divergence, load_recorded_run
+from interlock.engine.travel.replay import ReplayPoint, find_divergence, load_recorded_run
 from interlock.graphs.graph import Graph
 from interlock.graphs.hook_nodes import cached_session_graph
 
@@ -178,20 +178,25 @@ def test_a_run_that_carries_out_a_plan_goes_on_and_replays_without_the_plans_run
 
 
 def test_a_path_that_ends_before_the_other_parts_there() -> None:
-    one, two = (Point(step, (f"n{step}",), "hash", {}) for step in (1, 2))
+    one, two = (ReplayPoint(step, (f"n{step}",), "hash", {}) for step in (1, 2))
     more = {"step": 2, "recorded": ("n2",), "replayed": (), "keys": []}
-    assert divergence([one, two], [one]) == more
-    assert divergence([one], [one, two]) == {**more, "recorded": (), "replayed": ("n2",)}
+    assert find_divergence([one, two], [one]) == more
+    assert find_divergence([one], [one, two]) == {**more, "recorded": (), "replayed": ("n2",)}
     differs = two._replace(state="another", values={"head": "x"})
-    assert divergence([one, two], [one, differs]) == {**more, "replayed": ("n2",), "keys": ["head"]}
+    assert find_divergence([one, two], [one, differs]) == {**more, "replayed": ("n2",), "keys": ["head"]}
 
 
 def test_a_label_that_earlier_versions_did_not_write_is_no_difference_where_it_leads_is() -> None:
-    one = Point(1, ("n1",), "hash", {"head": "x"})
+    one = ReplayPoint(1, ("n1",), "hash", {"head": "x"})
     labelled = one._replace(state="another", values={"head": "x", "label": "answered"})
-    assert divergence([one], [labelled]) is None
+    assert find_divergence([one], [labelled]) is None
     led = labelled._replace(nodes=("n1", "n3"))
-    assert divergence([one], [led]) == {"step": 1, "recorded": ("n1",), "replayed": ("n1", "n3"), "keys": []}
+    assert find_divergence([one], [led]) == {
+        "step": 1,
+        "recorded": ("n1",),
+        "replayed": ("n1", "n3"),
+        "keys": [],
+    }
 
 
 _OTHERS: dict[str, Callable[[Any], Any]] = {

@@ -8,7 +8,7 @@ from travel.conftest import Desk, shell, write
 from interlock.engine import resume_sync
 from interlock.engine.client import Client
 from interlock.engine.client.record import read_events
-from interlock.engine.store.workspaces import undone
+from interlock.engine.store.workspaces import list_undo_notes
 from interlock.services.files.ignore import find_generated_paths
 from interlock.state.events import Undone
 
@@ -65,7 +65,7 @@ def test_a_batch_that_waited_meanwhile_hears_of_it_too(desk: Desk) -> None:
 def test_both_runs_know_of_a_rewind(desk: Desk, worked: str) -> None:
     desk("rewind", worked, "--at", "1", "--yes")
     (fork,) = [row.run for row in Client.for_this_user().runs() if row.parent == worked]
-    (here,), (there,) = undone(desk.home, fork), undone(desk.home, worked)
+    (here,), (there,) = list_undo_notes(desk.home, fork), list_undo_notes(desk.home, worked)
     assert here.text.startswith(f"The user went back from a later step of run {worked} to step 1: D m.py")
     assert there.text.startswith(f"The user went back to step 1, in run {fork}: D m.py")
 
@@ -74,7 +74,7 @@ def test_the_last_change_isnt_one_of_generated_files_which_no_list_names(desk: D
     run = desk.run(
         [write("m.py", "x = 1\n"), shell("mkdir __pycache__; echo > __pycache__/m.pyc"), {"text": "."}]
     ).run
-    assert Client.for_this_user().find_last_change(run)[1].tool == "write_file"
+    assert Client.for_this_user().find_last_undoable_call(run)[1].tool == "write_file"
     shown = desk("diff", run, "--files").out
     assert "m.pyc b/" not in shown and "1 generated file not shown: __pycache__/m.pyc" in shown
     (desk.work / "__pycache__/m.pyc").write_text("changed since")

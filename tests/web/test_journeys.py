@@ -13,9 +13,9 @@ JOURNEYS: dict[str, dict[str, Any]] = yaml.load(
     Path(__file__).with_name("journeys.yaml").read_text(), yaml.CSafeLoader
 )
 SWAP = """from interlock.nodes.main import open_prompt
-from interlock.state.node import node, spec_of
+from interlock.state.node import node, find_node_spec
 
-told = spec_of(open_prompt)
+told = find_node_spec(open_prompt)
 
 
 @node(reads=told.reads, writes=told.writes, labels=told.labels)

@@ -85,12 +85,12 @@ def find_chromium(configured: str) -> str:
 async def run_browser_action(args: BrowserActionArgs, context: ToolContext) -> ToolResult:
     if args.action == "launch":
         return await _launch_page(args, context)
-    output = _running_output_file(context)
+    output = _running_browser_output_file(context)
     if output is None:
         raise ToolError("no_browser", "No browser is open; begin with the action launch.")
     answer = await _send_request(await _wait_for_socket(context, output), _to_browser_request(args))
     if args.action == "close":
-        await _wait_until_ended(context)
+        await _wait_until_browser_ended(context)
         return ToolResult(status="success", content="The browser is closed.", meta={"summary": "closed"})
     return _to_tool_result(answer)
 
@@ -118,31 +118,33 @@ async def _launch_page(args: BrowserActionArgs, context: ToolContext) -> ToolRes
     pid = await _ensure_browser_started(context)
     try:
         answer = await _send_request(
-            await _wait_for_socket(context, _running_output_file(context) or ""), asked
+            await _wait_for_socket(context, _running_browser_output_file(context) or ""), asked
         )
     except ToolError as error:
         if error.kind != "no_browser":
             raise
-        await _wait_until_ended(context)  # it was ending, which is reported a moment later
+        await _wait_until_browser_ended(context)  # it was ending, which is reported a moment later
         pid = await _ensure_browser_started(context)
         answer = await _send_request(
-            await _wait_for_socket(context, _running_output_file(context) or ""), asked
+            await _wait_for_socket(context, _running_browser_output_file(context) or ""), asked
         )
     result = _to_tool_result(answer)
     return result.model_copy(update={"meta": {**result.meta, "pid": pid}})
 
 
-def _running_output_file(context: ToolContext) -> str | None:
+def _running_browser_output_file(context: ToolContext) -> str | None:
     """Return the output file of this run's browser program; None: not running."""
     mine = [
-        one for one in context.processes.background_processes() if one["label"] == _LABEL and one["running"]
+        one
+        for one in context.processes.list_background_processes()
+        if one["label"] == _LABEL and one["running"]
     ]
     return str(mine[-1]["output_file"]) if mine else None
 
 
 async def _ensure_browser_started(context: ToolContext) -> int:
     """Start the browser program unless it is running; return its pid."""
-    for one in context.processes.background_processes():
+    for one in context.processes.list_background_processes():
         if one["label"] == _LABEL and one["running"]:
             return int(one["pid"])
     if not is_browser_installed():
@@ -152,29 +154,29 @@ async def _ensure_browser_started(context: ToolContext) -> int:
     argv = [sys.executable, "-I", _PROGRAM, find_chromium(context.settings.tools.browser)]
     try:
         return await context.processes.start_in_background(
-            argv, cwd=context.workspace.root, label=_LABEL, ours=True
+            argv, cwd=context.workspace.root, label=_LABEL, trusted_helper=True
         )
     except RunError as error:
         raise ToolError("not_started", str(error)) from error
 
 
-async def _wait_until_ended(context: ToolContext) -> None:
+async def _wait_until_browser_ended(context: ToolContext) -> None:
     for _ in range(_END_S * 20):
-        if _running_output_file(context) is None:
+        if _running_browser_output_file(context) is None:
             return
         await asyncio.sleep(0.05)
 
 
-async def _wait_for_socket(context: ToolContext, output: str) -> str:
+async def _wait_for_socket(context: ToolContext, output_file: str) -> str:
     """Return the program's socket, once it listens. Raise `ToolError` if it exits or takes too long."""
     for _ in range(_START_S * 20):
-        lines = (await asyncio.to_thread(Path(output).read_text, "utf-8", "replace")).partition("\n")
+        lines = (await asyncio.to_thread(Path(output_file).read_text, "utf-8", "replace")).partition("\n")
         if lines[1]:
             found: dict[str, str] = json.loads(lines[0]) if lines[0].startswith("{") else {"error": lines[0]}
             if "socket" in found:
                 return found["socket"]
             raise ToolError("not_started", _explain_start_error(found.get("error", "")))
-        if _running_output_file(context) != output:
+        if _running_browser_output_file(context) != output_file:
             break
         await asyncio.sleep(0.05)
     raise ToolError("not_started", "The browser did not start.")

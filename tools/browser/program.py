@@ -51,7 +51,7 @@ class Proxy:
     def __init__(self) -> None:
         self.private_hosts: set[str] = set()
         """Launched hosts, which may be private."""
-        self.wanted_hosts: set[str] = set()
+        self.requested_hosts: set[str] = set()
         """Hosts requested by pages; requests the browser makes on its own are refused."""
         self.refused: list[str] = []
 
@@ -63,7 +63,7 @@ class Proxy:
             tunnel = method == b"CONNECT"
             parts = urlsplit("//" + target.decode() if tunnel else target.decode())
             try:
-                there, back = await self._connect_to_wanted(parts.hostname or "", parts.port or 80)
+                there, back = await self._connect_to_requested_host(parts.hostname or "", parts.port or 80)
             except (ToolError, OSError) as error:
                 self.refused += [] if isinstance(error, ConnectionAbortedError) else [str(error)]
                 body = str(error).encode("utf-8", "replace")
@@ -77,18 +77,18 @@ class Proxy:
                 writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
             else:
                 path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-                back.write(b" ".join((method, path.encode(), _drop_keep_alive(rest))))
+                back.write(b" ".join((method, path.encode(), _disable_keep_alive(rest))))
             await asyncio.gather(_copy_stream(reader, back), _copy_stream(there, writer))
         writer.close()
 
-    async def _connect_to_wanted(
+    async def _connect_to_requested_host(
         self, host: str, port: int
     ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """Connect to a host that a page asked for. Raise `ToolError` if it is private and wasn't launched."""
         for _ in range(_TOLD_TRIES):  # the page's request may be reported after its connection
-            if host not in self.wanted_hosts:
+            if host not in self.requested_hosts:
                 await asyncio.sleep(_TOLD_S)
-        if host not in self.wanted_hosts:
+        if host not in self.requested_hosts:
             raise ConnectionAbortedError(f"No page asks for {host}.")
         addresses = await resolve_host(host)
         if (why := describe_private_host(host, addresses)) and host not in self.private_hosts:
@@ -102,10 +102,10 @@ class Proxy:
         return await asyncio.open_connection(last, port)
 
 
-def _drop_keep_alive(head: bytes) -> bytes:
+def _disable_keep_alive(request_head: bytes) -> bytes:
     """Return request headers that allow one request per connection, so that the next one is checked too."""
-    upgrade = b"\r\nupgrade:" in head.lower()
-    lines = head.split(b"\r\n")
+    upgrade = b"\r\nupgrade:" in request_head.lower()
+    lines = request_head.split(b"\r\n")
     names = (b"proxy-connection:", b"proxy-authorization:", *(() if upgrade else (b"connection:",)))
     kept = [line for line in lines if not line.lower().startswith(names)]
     return b"\r\n".join([kept[0], *([] if upgrade else [b"Connection: close"]), *kept[1:]])
@@ -150,7 +150,7 @@ class BrowserSession:
         if self._context is not None:
             await self._context.close()
         self._proxy.private_hosts = {*request["private"]}
-        self._proxy.wanted_hosts.clear()
+        self._proxy.requested_hosts.clear()
         width, height = request["size"]
         self._context = await self._browser.new_context(
             viewport={"width": width, "height": height}, accept_downloads=False, service_workers="block"
@@ -170,9 +170,9 @@ class BrowserSession:
         page.on("websocket", self._admit_requested_host)
         page.on("close", self._return_to_last_page)
 
-    def _admit_requested_host(self, asking: Any) -> None:
+    def _admit_requested_host(self, request: Any) -> None:
         """Note the host of a request or a web socket."""
-        self._proxy.wanted_hosts.add((urlsplit(str(asking.url)).hostname or "").lower())
+        self._proxy.requested_hosts.add((urlsplit(str(request.url)).hostname or "").lower())
 
     def _return_to_last_page(self, page: Any) -> None:
         """Make the last page that is left the current one."""

@@ -14,9 +14,9 @@ from interlock.tools.file_content import line_number_at, truncate_line
 from interlock.tools.matcher.edit import (
     EditProblem,
     PlacedEdit,
-    already_made_problem,
+    already_applied_problem,
     describe_nearest_text,
-    place_corrected_edit,
+    locate_corrected_edit,
 )
 from interlock.tools.matcher.find import STRATEGIES, find_match
 from interlock.tools.matcher.windows import Match, Miscount, WorkBudget
@@ -67,7 +67,7 @@ def parse_blocks(diff: str) -> list[Block]:
         if _SEARCH.fullmatch(lines[at]):
             block, at = _parse_block(lines, at)
             blocks.append(block)
-        elif _is_stray_text(lines[at], before=not blocks):
+        elif _is_stray_text(lines[at], before_first_block=not blocks):
             raise DiffError(
                 f"line {at + 1} ({truncate_line(lines[at], _QUOTED, '…')!r}) stands outside of a block;"
                 f" expected {_FORM}"
@@ -81,12 +81,12 @@ def parse_blocks(diff: str) -> list[Block]:
     return blocks
 
 
-def _is_stray_text(line: str, *, before: bool) -> bool:
-    """Return whether a line outside of blocks must not be dropped. What a model says `before` the first is no part
-    of one; after a block it may be the rest of a replacement that held a marker."""
+def _is_stray_text(line: str, *, before_first_block: bool) -> bool:
+    """Return whether a line outside of blocks must not be dropped. What a model says `before_first_block` the first is
+    no part of one; after a block it may be the rest of a replacement that held a marker."""
     if not line.strip() or _FENCE.fullmatch(line.strip()):
         return False
-    return not before or _MARKER.match(line) is not None
+    return not before_first_block or _MARKER.match(line) is not None
 
 
 def _parse_block(lines: list[str], begin: int) -> tuple[Block, int]:
@@ -102,18 +102,21 @@ def _parse_block(lines: list[str], begin: int) -> tuple[Block, int]:
     return Block(search, () if new == ("",) else new, hint), at
 
 
-def _parse_block_body(lines: list[str], at: int, begin: int, end: str) -> tuple[tuple[str, ...], int]:
-    """Return the lines up to the marker `end`, unescaped, and the position after it. Raise `DiffError`."""
+def _parse_block_body(
+    lines: list[str], position: int, block_start: int, end_marker: str
+) -> tuple[tuple[str, ...], int]:
+    """Return the lines up to the marker `end_marker`, unescaped, and the position after it. Raise `DiffError`."""
     body: list[str] = []
-    for number in range(at, len(lines)):
+    for number in range(position, len(lines)):
         line = lines[number]
-        if line.rstrip() == end:
+        if line.rstrip() == end_marker:
             return tuple(body), number + 1
         if _MARKER.match(line):
-            what = f"line {number + 1} ({truncate_line(line, _QUOTED, '…')!r}) is a marker where {end!r} was expected"
+            quoted = truncate_line(line, _QUOTED, "…")
+            what = f"line {number + 1} ({quoted!r}) is a marker where {end_marker!r} was expected"
             raise DiffError(f"{what}; if it is text of the file, write a backslash before it")
         body.append(_ESCAPED.sub("", line) if line.startswith("\\") else line)
-    raise DiffError(f"the block of line {begin + 1} has no {end!r}")
+    raise DiffError(f"the block of line {block_start + 1} has no {end_marker!r}")
 
 
 NEAR = 40
@@ -130,28 +133,31 @@ def strip_line_numbers(block: Block) -> Block | None:
     firsts = {int(found[1]) - at for at, found in enumerate(search) if found and found[1]}
     first = firsts.pop() if firsts else 0
     wrong = firsts or first < bool(first) or (first and block.line and abs(first - block.line) > OFF)
-    if wrong or not (first or _all_lines_match(search, block.search)):
+    if wrong or not (first or _has_margin_on_every_line(search, block.search)):
         return None
-    old = _remove_margins(search, block.search, bars=True)
+    old = _remove_margins(search, block.search, remove_bars=True)
     new = [*map(_MARGIN.fullmatch, block.replace)]
-    every = _all_lines_match(new, block.replace)
+    every = _has_margin_on_every_line(new, block.replace)
     if not first and any(new) and not every:
         return None
     # Bars of a table are text: only a second bar is a margin there.
     table = any(line.lstrip().startswith("|") for line in old)
     bars = every and all(one[2].lstrip().startswith("|") for one in new if one and table)
-    made = _remove_margins(new, block.replace, bars=bars)
+    made = _remove_margins(new, block.replace, remove_bars=bars)
     return Block(old, () if made == ("",) else made, block.line or first, first)
 
 
-def _all_lines_match(found: Sequence[re.Match[str] | None], lines: Sequence[str]) -> bool:
-    return all(one or not line.strip() for one, line in zip(found, lines, strict=True))
+def _has_margin_on_every_line(margin_matches: Sequence[re.Match[str] | None], lines: Sequence[str]) -> bool:
+    return all(one or not line.strip() for one, line in zip(margin_matches, lines, strict=True))
 
 
 def _remove_margins(
-    found: Sequence[re.Match[str] | None], lines: Sequence[str], *, bars: bool
+    margin_matches: Sequence[re.Match[str] | None], lines: Sequence[str], *, remove_bars: bool
 ) -> tuple[str, ...]:
-    return tuple(one[2] if one and (one[1] or bars) else line for one, line in zip(found, lines, strict=True))
+    return tuple(
+        one[2] if one and (one[1] or remove_bars) else line
+        for one, line in zip(margin_matches, lines, strict=True)
+    )
 
 
 class PlacedBlock(NamedTuple):
@@ -161,7 +167,7 @@ class PlacedBlock(NamedTuple):
     at: PlacedEdit
 
 
-def place_block(
+def locate_block(
     display_path: str, text: str, block: Block, to_current_line: Callable[[int], int], work: WorkBudget
 ) -> PlacedBlock | EditProblem:
     """Return the place of a block: of its text as written, then without the margin of a listing, then nearly as
@@ -170,28 +176,28 @@ def place_block(
     `now` converts a line of the file as the model knows it to one of `text`.
     """
     line = to_current_line(block.line)
-    found = _find_block(text, block, line, work, nearly=False)
+    found = _find_block(text, block, line, work, allow_fuzzy=False)
     if found is None and (plain := strip_line_numbers(block)):
-        found = _find_block(text, plain, to_current_line(plain.line), work, nearly=False)
+        found = _find_block(text, plain, to_current_line(plain.line), work, allow_fuzzy=False)
         if isinstance(found, Match) and _is_at_numbered_line(text, plain, found, to_current_line):
             return PlacedBlock(plain, PlacedEdit(found.strategy, found.spans))
         found = None
     found = found or _find_block(text, block, line, work)
     if isinstance(found, Match):
-        return already_made_problem(display_path, text, found) or PlacedBlock(
+        return already_applied_problem(display_path, text, found) or PlacedBlock(
             block, PlacedEdit(found.strategy, found.spans)
         )
     if isinstance(found, Miscount):
-        return EditProblem("occurrence_mismatch", _several_places_message(display_path, text, found))
+        return EditProblem("occurrence_mismatch", _ambiguous_block_message(display_path, text, found))
     old, new = block.texts
-    mended = place_corrected_edit(text, old, new, 1, whole_lines=True, work=work)
+    mended = locate_corrected_edit(text, old, new, 1, whole_lines=True, work=work)
     if mended is None:
         why = f"the search text isn't in {display_path!r}. {describe_nearest_text(text, old, new, work)}"
         return EditProblem("no_occurrence", why)
     return PlacedBlock(block, mended)
 
 
-def has_several_places(text: str, block: Block, work: WorkBudget) -> bool:
+def is_ambiguous_block(text: str, block: Block, work: WorkBudget) -> bool:
     """Return whether the block's text stands at several places."""
     return isinstance(_find_block(text, block, 0, work), Miscount)
 
@@ -204,18 +210,18 @@ def _is_at_numbered_line(
 
 
 def _find_block(
-    text: str, block: Block, line: int, work: WorkBudget, *, nearly: bool = True
+    text: str, block: Block, line: int, work: WorkBudget, *, allow_fuzzy: bool = True
 ) -> Match | Miscount | None:
     """Return where a block's text stands, nearest to `line` if it is given."""
     old, new = block.texts
-    found = find_match(text, old, new, 1, whole_lines=True, nearly=nearly, work=work)
+    found = find_match(text, old, new, 1, whole_lines=True, allow_fuzzy=allow_fuzzy, work=work)
     if found is None or not line:
         return found
     # A blank line of the search may stand for the end of the file, so lines elsewhere may fit as well.
     off = _line_distance(text, found, line) if isinstance(found, Match) else NEAR
     if isinstance(found, Match) and (found.strategy == "exact" or off == 0):
         return found
-    hinted = _find_near_hint(text, old, new, line, found, work)
+    hinted = _find_match_near_line(text, old, new, line, found, work)
     return hinted if hinted and _line_distance(text, hinted, line) < off else found
 
 
@@ -223,13 +229,13 @@ def _line_distance(text: str, found: Match, line: int) -> int:
     return abs(line_number_at(text, found.spans[0].start) - line)
 
 
-def _find_near_hint(
-    text: str, old: str, new: str, line: int, known: Match | Miscount, work: WorkBudget
+def _find_match_near_line(
+    text: str, old: str, new: str, line: int, first_result: Match | Miscount, work: WorkBudget
 ) -> Match | None:
     """Search again in the lines at the hint, then around it: among several places with the strategy that found them,
     against one that is far away with each that compares all words."""
-    allowed = (known.strategy,) if isinstance(known, Miscount) else STRATEGIES[:-1]
-    for start, end in _slices_near_hint(text, line, old):
+    allowed = (first_result.strategy,) if isinstance(first_result, Miscount) else STRATEGIES[:-1]
+    for start, end in _slices_near_line(text, line, old):
         found = find_match(text[start:end], old, new, 1, whole_lines=True, work=work)
         if isinstance(found, Match) and found.strategy in allowed:
             spans = tuple(replace(s, start=s.start + start, end=s.end + start) for s in found.spans)
@@ -238,7 +244,7 @@ def _find_near_hint(
     return None
 
 
-def _slices_near_hint(text: str, line: int, old: str) -> Iterator[tuple[int, int]]:
+def _slices_near_line(text: str, line: int, old: str) -> Iterator[tuple[int, int]]:
     """Yield the lines at the hint, as many as `old` has, without and with blank ones around it; then more on each
     side."""
     bare, count = old.strip("\n").count("\n") + 1, old.count("\n") + 1
@@ -254,13 +260,13 @@ def _line_offset(text: str, line: int) -> int:
     return len(text) - len(after[-1]) if len(after) == line else len(text) + 1
 
 
-def _several_places_message(shown: str, text: str, found: Miscount) -> str:
-    if not found.count:
+def _ambiguous_block_message(display_path: str, text: str, miscount: Miscount) -> str:
+    if not miscount.count:
         return (
-            f"one call can't compare it with all places of {shown!r} that are like it; copy the lines exactly, or send"
-            " the block by itself."
+            f"one call can't compare it with all places of {display_path!r} that are like it; copy the lines exactly, or"
+            " send the block by itself."
         )
-    named = [str(line_number_at(text, place)) for place in found.places[:_MOST_NAMED]]
-    lines = ", ".join([*named, "…"] if found.count > len(named) else named)
-    what = f"the search text stands at several places of {shown!r} (lines {lines})"
+    named = [str(line_number_at(text, place)) for place in miscount.places[:_MOST_NAMED]]
+    lines = ", ".join([*named, "…"] if miscount.count > len(named) else named)
+    what = f"the search text stands at several places of {display_path!r} (lines {lines})"
     return f"{what}; give the line of the one that is meant as :start_line:, or search for more lines."

@@ -101,9 +101,9 @@ _LONGEST_PLACEHOLDER = 120
 """Maximum characters of a placeholder line; also bounds the regex's work."""
 
 
-def find_omission_error(text: str, allowed: str) -> str | None:
-    """Return the error for the first line such as `// ... rest of the code ...` that isn't also in `allowed`."""
-    known = {line.strip() for line in allowed.splitlines()}
+def find_omission_error(text: str, existing_text: str) -> str | None:
+    """Return the error for the first line such as `// ... rest of the code ...` that isn't also in `existing_text`."""
+    known = {line.strip() for line in existing_text.splitlines()}
     for line in text.splitlines():
         bare = line.strip()
         if len(bare) > _LONGEST_PLACEHOLDER or bare in known:
@@ -114,16 +114,16 @@ def find_omission_error(text: str, allowed: str) -> str | None:
     return None
 
 
-def unusable_strings_problem(old: str, new: str) -> EditProblem | None:
+def edit_strings_problem(old: str, new: str) -> EditProblem | None:
     """Return what is wrong with the strings themselves, or None."""
-    if omitted := find_omission_error(new, allowed=old):
+    if omitted := find_omission_error(new, existing_text=old):
         return EditProblem("omission_placeholder", omitted)
     if old == new:
         return EditProblem("no_change", "old_string and new_string are the same; nothing would change.")
     return None
 
 
-def existing_file_problem(display_path: str, file: TextFile) -> EditProblem:
+def create_existing_file_problem(display_path: str, file: TextFile) -> EditProblem:
     """Return why an empty old_string doesn't work for a file that exists."""
     if not file.text:
         text = (
@@ -134,7 +134,7 @@ def existing_file_problem(display_path: str, file: TextFile) -> EditProblem:
     return EditProblem("create_existing", text)
 
 
-def place_edit(
+def locate_edit(
     display_path: str,
     text: str,
     old: str,
@@ -151,16 +151,16 @@ def place_edit(
         else find_match(text, old, new, expected, work=work)
     )
     if isinstance(found, Match):
-        return already_made_problem(display_path, text, found) or PlacedEdit(found.strategy, found.spans)
+        return already_applied_problem(display_path, text, found) or PlacedEdit(found.strategy, found.spans)
     if isinstance(found, Miscount):
-        return EditProblem("occurrence_mismatch", _mismatch_message(display_path, text, found, expected))
+        return EditProblem("occurrence_mismatch", _miscount_message(display_path, text, found, expected))
     return EditProblem(
         "no_occurrence",
         f"old_string isn't in {display_path!r}. {describe_nearest_text(text, old, new, work)}",
     )
 
 
-def already_made_problem(display_path: str, text: str, found: Match) -> EditProblem | None:
+def already_applied_problem(display_path: str, text: str, found: Match) -> EditProblem | None:
     """Return a problem if the file has already what an edit adds: it keeps what it looks for, so that a repeated one
     would add it again."""
     if len(found.spans) != 1:
@@ -178,7 +178,7 @@ def already_made_problem(display_path: str, text: str, found: Match) -> EditProb
     return None
 
 
-def place_corrected_edit(
+def locate_corrected_edit(
     text: str,
     old: str,
     new: str,
@@ -198,25 +198,25 @@ def place_corrected_edit(
         else:
             found = find_exact_match(text, one, other, expected, whole_lines=whole_lines)
         if isinstance(found, Match) and (
-            correction.approximate or _has_separate_words(text, found.spans, old)
+            correction.approximate or _is_at_word_boundaries(text, found.spans, old)
         ):
             return PlacedEdit(found.strategy, found.spans, correction=correction.name)
     return None
 
 
-def _has_separate_words(text: str, spans: tuple[Span, ...], old: str) -> bool:
+def _is_at_word_boundaries(text: str, spans: tuple[Span, ...], old: str) -> bool:
     """Whether no word goes on where `old` has blanks: `    get()` is no part of `budget()` or `a.get()`."""
     begins = not old[:1].isspace() or not any(_COMES.match(text[s.start - 1 : s.start]) for s in spans)
     return begins and (not old[-1:].isspace() or not any(_GOES_ON.match(text, s.end) for s in spans))
 
 
-def place_or_correct_edit(
+def locate_edit_with_corrections(
     display_path: str, text: str, old: str, new: str, expected: int | None, *, work: WorkBudget
 ) -> PlacedEdit | EditProblem:
     """Return where an edit goes, by everything that needs no model; or why it has no place."""
-    found = place_edit(display_path, text, old, new, expected, work=work)
+    found = locate_edit(display_path, text, old, new, expected, work=work)
     if isinstance(found, EditProblem) and found.code == "no_occurrence":
-        return place_corrected_edit(text, old, new, expected, work=work) or found
+        return locate_corrected_edit(text, old, new, expected, work=work) or found
     return found
 
 
@@ -241,23 +241,23 @@ def _split_into_changes(text: str, span: Span) -> list[Span]:
     return [Span(at[i1], at[i2], "".join(new[j1:j2])) for tag, i1, i2, j1, j2 in ops if tag != "equal"]
 
 
-def _mismatch_message(shown: str, text: str, found: Miscount, expected: int | None) -> str:
+def _miscount_message(display_path: str, text: str, found: Miscount, expected: int | None) -> str:
     if not found.count:
         return (
-            f"old_string is like too many places of {shown!r} to be compared with them all. Copy it exactly, or take"
-            " lines that stand there only once."
+            f"old_string is like too many places of {display_path!r} to be compared with them all. Copy it exactly, or"
+            " take lines that stand there only once."
         )
     named = [str(line_number_at(text, place)) for place in found.places[:_MOST_NAMED]]
     lines = ", ".join([*named, "…"] if found.count > len(named) else named)
     how = f" ({_HOW[found.strategy]})" if found.strategy in _HOW else ""
     if found.overlapping:
         return (
-            f"old_string stands in {shown!r}{how} at places that overlap (lines {lines}), so which is meant can't be"
-            " known. Add surrounding lines to old_string."
+            f"old_string stands in {display_path!r}{how} at places that overlap (lines {lines}), so which is meant can't"
+            " be known. Add surrounding lines to old_string."
         )
     return (
-        f"old_string stands {found.count} {'time' if found.count == 1 else 'times'} in {shown!r}{how} (lines {lines}),"
-        f" expected {expected}. Add surrounding lines to old_string, or set expected_replacements."
+        f"old_string stands {found.count} {'time' if found.count == 1 else 'times'} in {display_path!r}{how} (lines {lines})"
+        f", expected {expected}. Add surrounding lines to old_string, or set expected_replacements."
     )
 
 
@@ -273,7 +273,7 @@ def _is_json_string_body(_: str, new: str) -> bool:
     return _unescape_json_string(new) is not None
 
 
-def _is_unclearly_escaped(old: str, new: str) -> bool:
+def _is_escaping_ambiguous(old: str, new: str) -> bool:
     """Return whether `new` isn't like `old` but has its lines escaped, too: what its other escapes stand for is
     unknown."""
     return "\\n" in old and "\\n" in new and "\n" not in new and not _is_json_string_body(old, new)
@@ -298,12 +298,12 @@ def _is_one_line(_: str, new: str) -> bool:
     return "\n" not in new
 
 
-def _has_break_in_quotes(_: str, new: str) -> bool:
+def _has_escaped_newline_in_quotes(_: str, new: str) -> bool:
     """Return whether an escaped line break stands in quotes, where it may be meant as it is."""
     return any(line.replace('"""', "").count('"') % 2 for line in new.split("\\n"))
 
 
-def _unescape_entities(text: str) -> str:
+def _unescape_html_entities(text: str) -> str:
     for entity, sign in _ENTITIES.items():
         text = text.replace(entity, sign)
     return text
@@ -330,10 +330,10 @@ class Correction(NamedTuple):
 
 
 CORRECTIONS = (
-    Correction("unescape as JSON does", _unescape_json_string, _is_json_string_body, _is_unclearly_escaped),
+    Correction("unescape as JSON does", _unescape_json_string, _is_json_string_body, _is_escaping_ambiguous),
     Correction("unescape quotes", _unescape_quotes, _has_same_escaped_quotes),
-    Correction("unescape everything", _unescape_everything, _is_one_line, _has_break_in_quotes),
-    Correction("unescape HTML", _unescape_entities),
+    Correction("unescape everything", _unescape_everything, _is_one_line, _has_escaped_newline_in_quotes),
+    Correction("unescape HTML", _unescape_html_entities),
     Correction("trim", str.strip, approximate=False),
 )
 """In the order in which they are tried."""
@@ -359,7 +359,7 @@ def describe_nearest_text(text: str, old: str, new: str, work: WorkBudget) -> st
         return f"What it would put there stands at {where} already: the edit may have been made."
     wanted = split_lines(old)
     lines = split_lines(text)
-    found = _find_same_but_blanks(lines, wanted) or _find_similar(lines, wanted)
+    found = _find_ignoring_whitespace(lines, wanted) or _find_most_similar_line(lines, wanted)
     if found is None:
         return "Nothing in it is similar; read the file again."
     start, why = found
@@ -369,12 +369,14 @@ def describe_nearest_text(text: str, old: str, new: str, work: WorkBudget) -> st
     )
 
 
-def excerpt_near_similar(text: str, old: str, most: int) -> str:
-    """Return about `most` characters of a long text, in whole lines, around those most similar to `old`."""
+def excerpt_around_similar_lines(text: str, old: str, max_chars: int) -> str:
+    """Return about `max_chars` characters of a long text, in whole lines, around those most similar to `old`."""
     lines = split_lines(text)
-    found = _find_same_but_blanks(lines, split_lines(old)) or _find_similar(lines, split_lines(old))
+    found = _find_ignoring_whitespace(lines, split_lines(old)) or _find_most_similar_line(
+        lines, split_lines(old)
+    )
     first = last = found[0] if found else 0
-    room = most - len(lines[first])
+    room = max_chars - len(lines[first])
     while room > 0 and (first > 0 or last < len(lines) - 1):
         if first > 0:
             first -= 1
@@ -383,10 +385,10 @@ def excerpt_near_similar(text: str, old: str, most: int) -> str:
             last += 1
             room -= len(lines[last]) + 1
     shown = "\n".join(lines[first : last + 1])
-    return f"[lines {first + 1} to {last + 1} of {len(lines)}]\n{shown[: 2 * most]}"
+    return f"[lines {first + 1} to {last + 1} of {len(lines)}]\n{shown[: 2 * max_chars]}"
 
 
-def _find_same_but_blanks(lines: list[str], wanted: list[str]) -> tuple[int, str] | None:
+def _find_ignoring_whitespace(lines: list[str], wanted: list[str]) -> tuple[int, str] | None:
     bare = [line.strip() for line in wanted]
     if not any(bare):
         return None
@@ -397,7 +399,7 @@ def _find_same_but_blanks(lines: list[str], wanted: list[str]) -> tuple[int, str
     return stripped.count("\n", 0, place), "The same text with other whitespace stands"
 
 
-def _find_similar(lines: list[str], wanted: list[str]) -> tuple[int, str] | None:
+def _find_most_similar_line(lines: list[str], wanted: list[str]) -> tuple[int, str] | None:
     """Return where the longest wanted line, which is the most distinctive, is most similar; None: nowhere."""
     from rapidfuzz import process
     from rapidfuzz.distance import Indel

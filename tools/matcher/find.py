@@ -9,10 +9,10 @@ from dataclasses import replace
 from functools import partial
 
 from interlock.tools.matcher.merge import (
-    fit_exact_replacement,
+    adapt_exact_replacement,
     fold_typography,
     merge_window,
-    normalize_like,
+    normalize_unicode_like,
     text_before_on_line,
 )
 from interlock.tools.matcher.windows import (
@@ -26,27 +26,27 @@ from interlock.tools.matcher.windows import (
     Window,
     Windows,
     WorkBudget,
-    find_first_places,
+    choose_windows,
+    find_first_occurrences,
     find_line_windows,
-    find_places,
+    find_occurrences,
     find_token_windows,
     line_indent,
-    replace_windows,
+    replace_spans,
     split_search_lines,
-    to_windows,
 )
 
 
-def _fuzzy_windows(text: str, old: str, work: WorkBudget) -> Windows:
+def _find_fuzzy_windows(text: str, old: str, work: WorkBudget) -> Windows:
     from interlock.tools.matcher.fuzzy import find_nearest_windows
 
-    return to_windows(find_nearest_windows(text, old, work))
+    return choose_windows(find_nearest_windows(text, old, work))
 
 
 _STRATEGIES: tuple[tuple[Strategy, Callable[[str, str, WorkBudget], Windows]], ...] = (
     ("whitespace", find_line_windows),
     ("tokens", find_token_windows),
-    ("fuzzy", _fuzzy_windows),
+    ("fuzzy", _find_fuzzy_windows),
 )
 
 STRATEGIES: tuple[Strategy, ...] = ("exact", "typography", *(name for name, _ in _STRATEGIES))
@@ -57,10 +57,12 @@ def find_exact_match(
     text: str, old: str, new: str, expected: int | None, *, whole_lines: bool = False
 ) -> Match | Miscount | None:
     """Return every exact occurrence of `old`, as the first strategy finds it."""
-    if many := _miscount_of_far_too_many("exact", text, old, expected, whole_lines):
+    if many := _miscount_if_too_many("exact", text, old, expected, whole_lines):
         return many
-    windows = _exact_windows(text, old, whole_lines)
-    return _to_match("exact", text, windows, lambda w: fit_exact_replacement(text, w, old, new), expected)
+    windows = _find_exact_windows(text, old, whole_lines)
+    return _to_match_or_miscount(
+        "exact", text, windows, lambda w: adapt_exact_replacement(text, w, old, new), expected
+    )
 
 
 def find_match(
@@ -71,37 +73,42 @@ def find_match(
     *,
     whole_lines: bool = False,
     work: WorkBudget,
-    nearly: bool = True,
+    allow_fuzzy: bool = True,
 ) -> Match | Miscount | None:
-    """Return where `old` is, by the first strategy that finds it; the last one only with `nearly`. `expected` None:
-    every window, at least one. `whole_lines`: no partial lines. An exact match that begins amid an indentation counts
-    only if no strategy finds whole lines."""
+    """Return where `old` is, by the first strategy that finds it; the last one only with `allow_fuzzy`. `expected`
+    None: every window, at least one. `whole_lines`: no partial lines. An exact match that begins amid an indentation
+    counts only if no strategy finds whole lines."""
     literal = find_exact_match(text, old, new, expected, whole_lines=whole_lines)
     amid = _starts_inside_indentation(text, old, literal)
     if (literal is not None and not amid) or not old.strip():
         return literal
     found = None
-    original, old, new = old, normalize_like(text, old), normalize_like(text, new)
+    original, old, new = old, normalize_unicode_like(text, old), normalize_unicode_like(text, new)
     folded, plain_old = fold_typography(text), fold_typography(old)
-    merge, aligned = _make_merger(text, old, new), partial(_align_to_lines, folded, plain_old, whole_lines)
+    merge, aligned = (
+        _make_cached_merger(text, old, new),
+        partial(_align_window_to_lines, folded, plain_old, whole_lines),
+    )
     if not amid and (plain_old != original or folded is not text):
         pairs = tuple(
             range(len(split_search_lines(old)))
         )  # a character-by-character match also matches line by line
-        windows = _exact_windows(folded, plain_old, whole_lines)
-        literal = _miscount_of_far_too_many(
+        windows = _find_exact_windows(folded, plain_old, whole_lines)
+        literal = _miscount_if_too_many(
             "typography", folded, plain_old, expected, whole_lines
-        ) or _to_match("typography", text, windows, lambda w: merge(replace(w, pairs=pairs)), expected)
+        ) or _to_match_or_miscount(
+            "typography", text, windows, lambda w: merge(replace(w, pairs=pairs)), expected
+        )
         found = None if _starts_inside_indentation(text, old, literal) else literal
-    nearly = nearly and literal is None and expected in (None, 1)
+    allow_fuzzy = allow_fuzzy and literal is None and expected in (None, 1)
     for strategy, look in _STRATEGIES:
-        if found is None and (nearly or strategy != "fuzzy"):
+        if found is None and (allow_fuzzy or strategy != "fuzzy"):
             try:
                 windows = look(folded, plain_old, work)
             except TooMuchWork:
                 return Miscount(strategy, 0, ())
-            windows = _keep_whole_lines(text, windows) if whole_lines else windows
-            found = _to_match(strategy, text, windows, merge, expected, aligned)
+            windows = _keep_whole_line_windows(text, windows) if whole_lines else windows
+            found = _to_match_or_miscount(strategy, text, windows, merge, expected, aligned)
     return found or literal
 
 
@@ -114,35 +121,35 @@ def _starts_inside_indentation(text: str, old: str, found: Match | Miscount | No
     return any(blanks and not blanks.strip() for blanks in starts)
 
 
-def _miscount_of_far_too_many(
+def _miscount_if_too_many(
     strategy: Strategy, text: str, old: str, expected: int | None, whole_lines: bool
 ) -> Miscount | None:
     """Return a miscount of so many places that they are only counted (a list of millions would take seconds), else
     None."""
     if expected is None or not old:
         return None
-    text, old, shared = _surround_with_breaks(text, old) if whole_lines else (text, old, 0)
+    text, old, shared = _surround_with_newlines(text, old) if whole_lines else (text, old, 0)
     count = text.count(old)
     if count <= max(expected, MOST_NAMED):
         return None
-    return Miscount(strategy, count, tuple(find_first_places(text, old, shared=shared)))
+    return Miscount(strategy, count, tuple(find_first_occurrences(text, old, shared_chars=shared)))
 
 
-def _surround_with_breaks(text: str, old: str) -> tuple[str, str, int]:
+def _surround_with_newlines(text: str, old: str) -> tuple[str, str, int]:
     """Return both texts with a line break before and after, and how many characters neighbours share."""
     return f"\n{text}\n", f"\n{old}\n", 1
 
 
-def _exact_windows(text: str, old: str, whole_lines: bool) -> Windows:
-    whole, sought, shared = _surround_with_breaks(text, old) if whole_lines else (text, old, 0)
-    at = find_places(whole, sought, shared=shared)
+def _find_exact_windows(text: str, old: str, whole_lines: bool) -> Windows:
+    whole, sought, shared = _surround_with_newlines(text, old) if whole_lines else (text, old, 0)
+    at = find_occurrences(whole, sought, shared_chars=shared)
     top, end = (
         [Window(place, place + len(old)) for place in chosen] for chosen in (at.from_top, at.from_end)
     )
     return Windows(top, end, at.near)
 
 
-def _keep_whole_lines(text: str, windows: Windows) -> Windows:
+def _keep_whole_line_windows(text: str, windows: Windows) -> Windows:
     def whole(window: Window) -> bool:
         return not text_before_on_line(text, window.start).strip() and text[window.end : window.end + 1] in (
             "",
@@ -152,7 +159,7 @@ def _keep_whole_lines(text: str, windows: Windows) -> Windows:
     return Windows([*filter(whole, windows.from_top)], [*filter(whole, windows.from_end)], windows.near)
 
 
-def _make_merger(text: str, old: str, new: str) -> Callable[[Window], str]:
+def _make_cached_merger(text: str, old: str, new: str) -> Callable[[Window], str]:
     """Return a function that merges windows, those with equal text once."""
     known: dict[tuple[str, str, tuple[int | None, ...] | None], str] = {}
 
@@ -165,13 +172,13 @@ def _make_merger(text: str, old: str, new: str) -> Callable[[Window], str]:
     return merge
 
 
-def _to_match(
+def _to_match_or_miscount(
     strategy: Strategy,
     text: str,
     windows: Windows,
     merge: Callable[[Window], str],
     expected: int | None,
-    aligned: Callable[[Window], Window] = lambda window: window,
+    align: Callable[[Window], Window] = lambda window: window,
 ) -> Match | Miscount | None:
     """Return a match of the windows if they are as many as expected and don't overlap, else a miscount; None: none."""
     chosen = windows.from_top
@@ -181,18 +188,18 @@ def _to_match(
         return Miscount(strategy, len(chosen), tuple(window.start for window in chosen[:MOST_NAMED]))
 
     def spans(of: Windows, from_end: bool) -> tuple[Span, ...]:
-        exact = (aligned(window) for window in (of.from_end if from_end else of.from_top))
+        exact = (align(window) for window in (of.from_end if from_end else of.from_top))
         return tuple(Span(w.start, w.end, merge(w)) for w in exact)
 
     made = spans(windows, from_end=False)
-    if windows.from_end != chosen and replace_windows(text, made) != replace_windows(
+    if windows.from_end != chosen and replace_spans(text, made) != replace_spans(
         text, spans(windows, from_end=True)
     ):
         return Miscount(strategy, len(chosen), tuple(windows.near), overlapping=True)
     return Match(strategy, made)
 
 
-def _align_to_lines(text: str, old: str, whole_lines: bool, window: Window) -> Window:
+def _align_window_to_lines(text: str, old: str, whole_lines: bool, window: Window) -> Window:
     """Return a window of whole lines paired with `old` if their words are on the same lines. The line break that ends
     `old` is in the window, too, unless it stands for a blank line (`whole_lines`)."""
     if window.pairs is not None:

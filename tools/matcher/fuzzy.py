@@ -20,7 +20,7 @@ from interlock.tools.matcher.windows import (
     LineIndex,
     Window,
     WorkBudget,
-    blank_tolerant_window,
+    build_window_ignoring_blank_lines,
     split_search_lines,
 )
 from interlock.tools.text_diff import Comparison
@@ -91,7 +91,7 @@ def find_nearest_windows(text: str, old: str, work: WorkBudget) -> list[Window]:
 
 def _build_window(text: str, old: str, lines: LineIndex, start: int, count: int) -> Window:
     first = bisect_left(lines.starts, start)
-    return blank_tolerant_window(
+    return build_window_ignoring_blank_lines(
         text, split_search_lines(old), list(lines.starts[first : first + count]), old.endswith("\n")
     )
 
@@ -100,48 +100,56 @@ def _measure_candidates(lines: LineIndex, wanted: list[str], work: WorkBudget) -
     size = sum(map(len, wanted))
     bare = [_remove_whitespace(line) for line in wanted]
     cost = len(bare) + sum(map(len, bare)) * max(map(len, bare)) // _PAIR_CHARS
-    for first in sorted(_find_candidates(lines, bare, _MOST_COMPARED // cost, work)):
+    for first in sorted(_find_candidate_starts(lines, bare, _MOST_COMPARED // cost, work)):
         work.spend(_LINE * cost)
         measured = _window_distance(lines, first, wanted, bare, _RIVALS * size)
         if measured is not None:
             yield _Candidate(measured, first)
 
 
-def _find_candidates(lines: LineIndex, bare: list[str], most: int, work: WorkBudget) -> set[int]:
-    """Return positions where a window may start: one of the longest lines roughly matches there. Empty above `most`."""
-    probes = _choose_probes(bare, lines)
-    most = min(_MOST_CANDIDATES, most)
+def _find_candidate_starts(
+    lines: LineIndex, compact_lines: list[str], max_candidates: int, work: WorkBudget
+) -> set[int]:
+    """Return positions where a window may start: one of the longest lines roughly matches there. Empty above
+    `max_candidates`."""
+    probes = _choose_probe_lines(compact_lines, lines)
+    max_candidates = min(_MOST_CANDIDATES, max_candidates)
     found: set[int] = set()
     for begin in range(0, len(lines), _BLOCK):
         block = [_remove_whitespace(lines[i]) for i in range(begin, min(begin + _BLOCK, len(lines)))]
         for at in probes:
             work.spend(_PAIR * len(block))
-            cutoff = int(_RIVALS * len(bare[at]))
+            cutoff = int(_RIVALS * len(compact_lines[at]))
             near = process.extract(
-                bare[at], block, scorer=Levenshtein.distance, processor=None, score_cutoff=cutoff, limit=None
+                compact_lines[at],
+                block,
+                scorer=Levenshtein.distance,
+                processor=None,
+                score_cutoff=cutoff,
+                limit=None,
             )
             found.update(begin + index - at for _, _, index in near)
-        if len(found) > most:
+        if len(found) > max_candidates:
             return set()
-    return {first for first in found if 0 <= first <= len(lines) - len(bare)}
+    return {first for first in found if 0 <= first <= len(lines) - len(compact_lines)}
 
 
-def _choose_probes(bare: list[str], lines: LineIndex) -> list[int]:
-    order = sorted(range(len(bare)), key=lambda index: -len(bare[index]))
-    wanted = _PROBED * sum(map(len, bare))
+def _choose_probe_lines(compact_lines: list[str], lines: LineIndex) -> list[int]:
+    order = sorted(range(len(compact_lines)), key=lambda index: -len(compact_lines[index]))
+    wanted = _PROBED * sum(map(len, compact_lines))
     room = _MOST_COMPARED
     chosen: list[int] = []
     for index in order:
-        room -= len(lines) + len(lines.text) * len(bare[index]) // _PAIR_CHARS
+        room -= len(lines) + len(lines.text) * len(compact_lines[index]) // _PAIR_CHARS
         if room < 0 or wanted <= 0:
             break
-        wanted -= len(bare[index])
+        wanted -= len(compact_lines[index])
         chosen.append(index)
     return chosen
 
 
 def _window_distance(
-    lines: LineIndex, first: int, wanted: Sequence[str], bare: Sequence[str], most: float
+    lines: LineIndex, first: int, wanted: Sequence[str], compact_lines: Sequence[str], max_distance: float
 ) -> float | None:
     total = 0.0
     for index, line in enumerate(wanted):
@@ -149,9 +157,9 @@ def _window_distance(
         if there == line:
             continue
         there_bare = _remove_whitespace(there)
-        total += Levenshtein.distance(bare[index], there_bare)
-        total += 0.1 * abs(len(line) - len(bare[index]) - len(there) + len(there_bare))
-        if total > most:
+        total += Levenshtein.distance(compact_lines[index], there_bare)
+        total += 0.1 * abs(len(line) - len(compact_lines[index]) - len(there) + len(there_bare))
+        if total > max_distance:
             return None
     return total
 
@@ -175,10 +183,12 @@ def _remove_whitespace(line: str) -> str:
     return "".join(line.split())
 
 
-def has_only_typos(text: str, start: int, end: int, wanted: Sequence[str], there: Sequence[str]) -> bool:
-    """Return whether lines `start` to `end` of the text (`there`) differ from `wanted` by typos only."""
+def has_only_typos(
+    text: str, start: int, end: int, wanted: Sequence[str], found_lines: Sequence[str]
+) -> bool:
+    """Return whether lines `start` to `end` of the text (`found_lines`) differ from `wanted` by typos only."""
     lines: dict[tuple[str, str], int] = defaultdict(int)
-    for line, other in zip(wanted, there, strict=True):
+    for line, other in zip(wanted, found_lines, strict=True):
         if line == other:
             continue
         pairs = set(_differing_words(TOKEN.findall(line), TOKEN.findall(other)))
@@ -191,37 +201,41 @@ def has_only_typos(text: str, start: int, end: int, wanted: Sequence[str], there
     return all(count == 1 and _is_typo(text, start, end, *pair, short) for pair, count in lines.items())
 
 
-def _differing_words(wanted: list[str], there: list[str]) -> Iterator[tuple[str, str]]:
+def _differing_words(wanted: list[str], found_words: list[str]) -> Iterator[tuple[str, str]]:
     """Yield pairs of differing words; two empty strings if the difference isn't word for word."""
-    for tag, i1, i2, j1, j2 in Comparison(wanted, there).get_opcodes():
-        if tag == "equal" or set(wanted[i1:i2] + there[j1:j2]) <= _SEPARATORS:
+    for tag, i1, i2, j1, j2 in Comparison(wanted, found_words).get_opcodes():
+        if tag == "equal" or set(wanted[i1:i2] + found_words[j1:j2]) <= _SEPARATORS:
             continue
         if i2 - i1 != j2 - j1:
             yield "", ""
-        yield from zip(wanted[i1:i2], there[j1:j2], strict=False)
+        yield from zip(wanted[i1:i2], found_words[j1:j2], strict=False)
 
 
-def _is_typo(text: str, start: int, end: int, mine: str, other: str, short: bool) -> bool:
-    if mine.casefold() == other.casefold():
+def _is_typo(text: str, start: int, end: int, wanted_word: str, found_word: str, has_few_lines: bool) -> bool:
+    if wanted_word.casefold() == found_word.casefold():
         return True
-    changed = Comparison(mine, other).get_opcodes()
-    differing = "".join(mine[i1:i2] + other[j1:j2] for tag, i1, i2, j1, j2 in changed if tag != "equal")
-    if any(char.isdigit() for char in differing) or _is_unlike(mine.lower(), other.lower(), _ALIKE):
+    changed = Comparison(wanted_word, found_word).get_opcodes()
+    differing = "".join(
+        wanted_word[i1:i2] + found_word[j1:j2] for tag, i1, i2, j1, j2 in changed if tag != "equal"
+    )
+    if any(char.isdigit() for char in differing) or _is_dissimilar(
+        wanted_word.lower(), found_word.lower(), _ALIKE
+    ):
         return False
-    my_parts, other_parts = _name_parts(mine), _name_parts(other)
+    my_parts, other_parts = _name_parts(wanted_word), _name_parts(found_word)
     more = [part for part in my_parts if part not in other_parts]
     fewer = [part for part in other_parts if part not in my_parts]
-    if not more or (fewer and _is_unlike("".join(more), "".join(fewer), _PARTS_ALIKE)):
+    if not more or (fewer and _is_dissimilar("".join(more), "".join(fewer), _PARTS_ALIKE)):
         return False
     if not fewer and len("".join(more)) == 1:
         return True
-    if not fewer and short:
+    if not fewer and has_few_lines:
         return False
     return not any(_is_used_elsewhere(text, start, end, part) for part in more)
 
 
-def _is_unlike(one: str, other: str, least: float) -> bool:
-    return Levenshtein.normalized_similarity(one, other) < least
+def _is_dissimilar(one: str, other: str, min_similarity: float) -> bool:
+    return Levenshtein.normalized_similarity(one, other) < min_similarity
 
 
 def _name_parts(name: str) -> list[str]:
@@ -234,7 +248,9 @@ def _is_used_elsewhere(text: str, start: int, end: int, part: str) -> bool:
     for written in (part, part.capitalize(), part.upper()):
         place = text.find(written)
         while place >= 0:
-            if not start <= place < end and part in _name_parts(_name_at(text, place, place + len(written))):
+            if not start <= place < end and part in _name_parts(
+                _whole_name_at(text, place, place + len(written))
+            ):
                 return True
             place = text.find(written, place + 1)
             hits += 1
@@ -243,7 +259,7 @@ def _is_used_elsewhere(text: str, start: int, end: int, part: str) -> bool:
     return False
 
 
-def _name_at(text: str, first: int, last: int) -> str:
+def _whole_name_at(text: str, first: int, last: int) -> str:
     """Return the whole name around a piece of it."""
     least, most = max(0, first - _LONGEST_NAME), min(len(text), last + _LONGEST_NAME)
     while first > least and (text[first - 1].isalnum() or text[first - 1] == "_"):

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
-from interlock.tools.matcher.windows import Window, line_indent, next_numbers
+from interlock.tools.matcher.windows import Window, line_indent, next_paired_numbers
 from interlock.tools.text_diff import Comparison
 
 _PIECE = re.compile(r"\w+|\n[^\S\n]*|[^\S\n]+|[^\w\s]")
@@ -49,46 +49,46 @@ class Indenter:
         mine = line_indent(line)
         model, file = self._nearest_indents(mine, at)
         if mine.startswith(model):
-            return file + self._convert_to_style(mine[len(model) :]) + bare
+            return file + self._convert_indent_characters(mine[len(model) :]) + bare
         if model.startswith(mine):
-            return _cut_by_length(file, self._convert_to_style(model[len(mine) :])) + bare
+            return _shorten_by_length_of(file, self._convert_indent_characters(model[len(mine) :])) + bare
         return line
 
-    def _nearest_indents(self, mine: str, at: int) -> tuple[str, str]:
+    def _nearest_indents(self, indent: str, at: int) -> tuple[str, str]:
         """Return the indentations of the pair nearest to the line, among those most similar in indentation."""
-        if mine not in self._similar_pairs:
-            best = max(_rank_indent(model, mine) for model in self._pairs_by_model)
-            likest = [m for m in self._pairs_by_model if _rank_indent(m, mine) == best]
-            self._similar_pairs[mine] = sorted(
-                (p for m in likest for p in self._pairs_by_model[m]), key=lambda p: p.at
+        if indent not in self._similar_pairs_cache:
+            best = max(_rank_indent_similarity(model, indent) for model in self._pairs_by_model_indent)
+            likest = [m for m in self._pairs_by_model_indent if _rank_indent_similarity(m, indent) == best]
+            self._similar_pairs_cache[indent] = sorted(
+                (p for m in likest for p in self._pairs_by_model_indent[m]), key=lambda p: p.at
             )
-        pairs = self._similar_pairs[mine]
+        pairs = self._similar_pairs_cache[indent]
         number = bisect_left(pairs, at, key=lambda pair: pair.at)
         pair = min(pairs[max(0, number - 1) : number + 1], key=lambda pair: abs(pair.at - at))
         return pair.model, pair.file
 
     @cached_property
-    def _pairs_by_model(self) -> dict[str, list[IndentPair]]:
+    def _pairs_by_model_indent(self) -> dict[str, list[IndentPair]]:
         found: dict[str, list[IndentPair]] = {}
         for pair in self.pairs:
             found.setdefault(pair.model, []).append(pair)
         return found
 
     @cached_property
-    def _similar_pairs(self) -> dict[str, list[IndentPair]]:
+    def _similar_pairs_cache(self) -> dict[str, list[IndentPair]]:
         return {}
 
     @cached_property
-    def _style(self) -> set[str]:
+    def _file_indent_characters(self) -> set[str]:
         return set("".join(pair.file for pair in self.pairs))
 
-    def _convert_to_style(self, extra: str) -> str:
+    def _convert_indent_characters(self, extra: str) -> str:
         """Return extra indentation in the file's characters."""
-        if not extra or not self._style:
+        if not extra or not self._file_indent_characters:
             return extra
-        if self._style == {"\t"} and set(extra) == {" "}:
+        if self._file_indent_characters == {"\t"} and set(extra) == {" "}:
             return "\t" * max(1, round(len(extra) / self._tab_width))
-        if self._style == {" "} and set(extra) == {"\t"}:
+        if self._file_indent_characters == {" "} and set(extra) == {"\t"}:
             return " " * round(len(extra) * self._tab_width)
         return extra
 
@@ -103,18 +103,18 @@ class Indenter:
         return max(seen)[0] / max(seen)[1] if seen else _TAB
 
 
-def _rank_indent(known: str, mine: str) -> tuple[int, int]:
-    """Return a rank: the same indentation, then the deepest that `mine` extends, then the shallowest that extends
-    `mine`."""
-    if known == mine:
+def _rank_indent_similarity(known: str, wanted: str) -> tuple[int, int]:
+    """Return a rank: the same indentation, then the deepest that `wanted` extends, then the shallowest that extends
+    `wanted`."""
+    if known == wanted:
         return (3, 0)
-    if mine.startswith(known):
+    if wanted.startswith(known):
         return (2, len(known))
-    return (1, -len(known)) if known.startswith(mine) else (0, 0)
+    return (1, -len(known)) if known.startswith(wanted) else (0, 0)
 
 
-def _cut_by_length(whole: str, by: str) -> str:
-    return whole[: max(0, len(whole) - len(by))]
+def _shorten_by_length_of(text: str, other: str) -> str:
+    return text[: max(0, len(text) - len(other))]
 
 
 def make_indenter(
@@ -169,9 +169,9 @@ def merge_window(text: str, window: Window, old: str, new: str) -> str:
 
 def _merge_lines(text: str, window: Window, old: str, new: str) -> str:
     ours = text[window.start : window.end]
-    plain = make_typography_undoer(old, ours)
+    plain = make_typography_normalizer(old, ours)
     if window.pairs is None:
-        return _replace_unpaired(text, window, old, plain(new))
+        return _reindent_unpaired_replacement(text, window, old, plain(new))
     tail = old.endswith("\n")
     both = tail and new.endswith("\n")
     if not new:
@@ -186,13 +186,16 @@ def _merge_lines(text: str, window: Window, old: str, new: str) -> str:
     )
     mine = ours.removesuffix("\n" if ends else "").split("\n")
     merge = _LineMerge(
-        mine, base, _trim_made_up_blanks(mine, base, window.pairs, list(map(plain, theirs))), window.pairs
+        mine,
+        base,
+        _trim_invented_trailing_whitespace(mine, base, window.pairs, list(map(plain, theirs))),
+        window.pairs,
     )
     ended = "\n" if both and ends else ""
     return "\n".join(merge.merged_lines()) + ended
 
 
-def _replace_unpaired(text: str, window: Window, old: str, new: str) -> str:
+def _reindent_unpaired_replacement(text: str, window: Window, old: str, new: str) -> str:
     """Return `new`, reindented to the window's start, without the line breaks around `old`, which the window leaves
     out."""
     first = text_before_on_line(text, window.start)
@@ -205,7 +208,7 @@ def _replace_unpaired(text: str, window: Window, old: str, new: str) -> str:
     return "\n".join([lines[0].lstrip(" \t"), *lines[1:]])
 
 
-def _trim_made_up_blanks(
+def _trim_invented_trailing_whitespace(
     ours: Sequence[str], base: Sequence[str], pairs: Sequence[int | None], theirs: list[str]
 ) -> list[str]:
     """Return lines without trailing whitespace if the model added some to `old` that the file doesn't have."""
@@ -232,28 +235,30 @@ class _LineMerge:
             gap = list(self.ours[done:first]) or held
             held = list[str]()
             if tag == "equal":
-                out += _drop_shared_blanks(out, gap) + list(self.ours[first:stop])
+                out += _drop_duplicate_blank_lines(out, gap) + list(self.ours[first:stop])
             elif tag == "insert":
-                out += self._place_insertion(gap, [move(line, i1) for line in self.theirs[j1:j2]], first)
+                out += self._insert_among_blank_lines(
+                    gap, [move(line, i1) for line in self.theirs[j1:j2]], first
+                )
             elif tag == "delete":
                 held = gap  # keep the blank lines either before or after the removed ones
             else:
                 new = self._merge_replacement(move, i1, i2, j1, j2, first, stop)
-                out += _drop_shared_blanks(new, gap, before=True) + new
+                out += _drop_duplicate_blank_lines(new, gap, gap_comes_first=True) + new
             done = stop
-        return out + _drop_shared_blanks(out, list(self.ours[done:]) or held)
+        return out + _drop_duplicate_blank_lines(out, list(self.ours[done:]) or held)
 
-    def _compare_lines(self, move: Indenter) -> list[Op]:
+    def _compare_lines(self, indenter: Indenter) -> list[Op]:
         """Return how `theirs` differs from `base`, ignoring trailing whitespace."""
         base = [line.rstrip() for line in self.base]
-        if move.as_in_file:
+        if indenter.as_in_file:
             base = [
-                self._file_indent(at) + line.lstrip(" \t") if line else "" for at, line in enumerate(base)
+                self._file_indent_at(at) + line.lstrip(" \t") if line else "" for at, line in enumerate(base)
             ]
         theirs = [line.rstrip() for line in self.theirs]
         return Comparison(base, theirs).get_opcodes()
 
-    def _file_indent(self, at: int) -> str:
+    def _file_indent_at(self, at: int) -> str:
         number = self.pairs[at]
         return line_indent(self.base[at] if number is None else self.ours[number])
 
@@ -262,18 +267,18 @@ class _LineMerge:
         numbers = [n for n in self.pairs[i1:i2] if n is not None]
         if numbers:
             return numbers[0], numbers[-1] + 1
-        after = self._next_numbers[i2]
+        after = self._next_paired_numbers[i2]
         return (after, after) if i1 == i2 else (done, done)
 
     @cached_property
-    def _next_numbers(self) -> list[int]:
-        return next_numbers(self.pairs, len(self.ours))
+    def _next_paired_numbers(self) -> list[int]:
+        return next_paired_numbers(self.pairs, len(self.ours))
 
-    def _place_insertion(self, gap: list[str], new: list[str], following: int) -> list[str]:
+    def _insert_among_blank_lines(self, gap: list[str], new: list[str], following: int) -> list[str]:
         """Return inserted lines among blank lines that the file has and `old` lacks: next to the line before, or to
         the one after if only that one is as deep."""
         if not gap or not new[0].strip():
-            return _drop_shared_blanks(new, gap, before=True) + new
+            return _drop_duplicate_blank_lines(new, gap, gap_comes_first=True) + new
         before = self.ours[following - len(gap) - 1] if following > len(gap) else ""
         after = self.ours[following] if following < len(self.ours) else before
         if (
@@ -282,17 +287,17 @@ class _LineMerge:
             and line_indent(new[0]) == line_indent(after)
         ):
             return gap + new
-        return new + _drop_shared_blanks(new, gap)
+        return new + _drop_duplicate_blank_lines(new, gap)
 
     def _merge_replacement(
-        self, move: Indenter, i1: int, i2: int, j1: int, j2: int, first: int, stop: int
+        self, indenter: Indenter, i1: int, i2: int, j1: int, j2: int, first: int, stop: int
     ) -> list[str]:
-        theirs = [move(line, i1) for line in self.theirs[j1:j2]]
+        theirs = [indenter(line, i1) for line in self.theirs[j1:j2]]
         ours = self.ours[first:stop]
         base = [
             line
-            if move.as_in_file and self.pairs[i1 + n] is None
-            else self._file_indent(i1 + n) + line.lstrip(" \t")
+            if indenter.as_in_file and self.pairs[i1 + n] is None
+            else self._file_indent_at(i1 + n) + line.lstrip(" \t")
             for n, line in enumerate(self.base[i1:i2])
         ]
         if (
@@ -316,9 +321,11 @@ class _LineMerge:
         return theirs
 
 
-def _drop_shared_blanks(other: Sequence[str], gap: list[str], *, before: bool = False) -> list[str]:
+def _drop_duplicate_blank_lines(
+    other: Sequence[str], gap: list[str], *, gap_comes_first: bool = False
+) -> list[str]:
     """Return the gap's blank lines, minus those `other` already has next to it."""
-    near = other if before else other[::-1]
+    near = other if gap_comes_first else other[::-1]
     count = 0
     while count < min(len(near), len(gap)) and not near[count].strip():
         count += 1
@@ -367,7 +374,7 @@ def fold_typography(text: str) -> str:
     return text
 
 
-def normalize_like(text: str, piece: str) -> str:
+def normalize_unicode_like(text: str, piece: str) -> str:
     """`piece` normalised (NFC or NFD) like `text`, if `text` is consistently one of them."""
     if piece.isascii():
         return piece
@@ -377,7 +384,7 @@ def normalize_like(text: str, piece: str) -> str:
     return piece
 
 
-def make_typography_undoer(old: str, window: str) -> Callable[[str], str]:
+def make_typography_normalizer(old: str, window: str) -> Callable[[str], str]:
     """Return a function that undoes, in new text, the typography by which `old` differs from the `window` of the file
     it matches; typographic characters of the file's own text stay."""
     made_up = {_TO_PLAIN[char] for char in old if char in _TO_PLAIN and char not in window}
@@ -387,12 +394,12 @@ def make_typography_undoer(old: str, window: str) -> Callable[[str], str]:
     return lambda piece: piece.translate(table)
 
 
-def text_before_on_line(text: str, place: int) -> str:
+def text_before_on_line(text: str, offset: int) -> str:
     """Return what stands before a place on its line."""
-    return text[text.rfind("\n", 0, place) + 1 : place]
+    return text[text.rfind("\n", 0, offset) + 1 : offset]
 
 
-def fit_exact_replacement(text: str, window: Window, old: str, new: str) -> str:
+def adapt_exact_replacement(text: str, window: Window, old: str, new: str) -> str:
     """Return `new` for a window that is exactly `old`, without the indentation that stands before it already."""
     blanks = text_before_on_line(text, window.start)
     behind = new.removeprefix(blanks)
@@ -401,46 +408,56 @@ def fit_exact_replacement(text: str, window: Window, old: str, new: str) -> str:
     return keep_lines_separate(text, window, old, new, new)
 
 
-def keep_lines_separate(text: str, window: Window, old: str, new: str, made: str) -> str:
-    """Return `made` with the line break that the window has at an end and `new` lacks, where lines would run into each
-    other; not if that is all the edit does, and not behind a blank, with which `new` goes on."""
+def keep_lines_separate(text: str, window: Window, old: str, new: str, replacement: str) -> str:
+    """Return `replacement` with the line break that the window has at an end and `new` lacks, where lines would run
+    into each other; not if that is all the edit does, and not behind a blank, with which `new` goes on."""
     ours = text[window.start : window.end]
-    if not made.strip() or new.strip() == old.strip():
-        return made
-    first = line_indent(made)
+    if not replacement.strip() or new.strip() == old.strip():
+        return replacement
+    first = line_indent(replacement)
     if (
         ours.startswith("\n")
         and first
         and first == line_indent(ours[1:])
         and text_before_on_line(text, window.start)
     ):
-        made = "\n" + made
-    if ours.endswith("\n") and not made[-1].isspace() and text[window.end : window.end + 1] not in ("", "\n"):
-        made += "\n"
-    return made
+        replacement = "\n" + replacement
+    if (
+        ours.endswith("\n")
+        and not replacement[-1].isspace()
+        and text[window.end : window.end + 1] not in ("", "\n")
+    ):
+        replacement += "\n"
+    return replacement
 
 
-def drop_leading_blank_lines(lines: list[str], most: int) -> list[str]:
-    """Return lines without up to `most` blank ones at the beginning; one line stays."""
-    while most and len(lines) > 1 and not lines[0].strip():
-        lines, most = lines[1:], most - 1
+def drop_leading_blank_lines(lines: list[str], max_count: int) -> list[str]:
+    """Return lines without up to `max_count` blank ones at the beginning; one line stays."""
+    while max_count and len(lines) > 1 and not lines[0].strip():
+        lines, max_count = lines[1:], max_count - 1
     return lines
 
 
-def first_indent(text: str) -> str:
+def first_line_indent(text: str) -> str:
     """Return the indentation of the first line that isn't blank."""
     return line_indent(next((line for line in text.split("\n") if line.strip()), ""))
 
 
-def reindent_to_place(text: str, place: str, base: str, new: str) -> str:
-    """`new`, written for a text that `base` indents, with the indentation of `place`, which stands in `text` once."""
-    at = text.find(place)
-    blanks = text_before_on_line(text, at) if at >= 0 and not place.startswith("\n") else ""
-    there = blanks + first_indent(place)
-    if text.count(place) != 1 or blanks.strip() or base == there or (not base and first_indent(new) == there):
+def reindent_for_occurrence(text: str, occurrence: str, base_indent: str, new: str) -> str:
+    """`new`, written for a text that `base_indent` indents, with the indentation of `occurrence`, which stands in
+    `text` once."""
+    at = text.find(occurrence)
+    blanks = text_before_on_line(text, at) if at >= 0 and not occurrence.startswith("\n") else ""
+    there = blanks + first_line_indent(occurrence)
+    if (
+        text.count(occurrence) != 1
+        or blanks.strip()
+        or base_indent == there
+        or (not base_indent and first_line_indent(new) == there)
+    ):
         return new
     moved = [
-        there + line[len(base) :] if line.strip() and line.startswith(base) else line
+        there + line[len(base_indent) :] if line.strip() and line.startswith(base_indent) else line
         for line in new.split("\n")
     ]
     return "\n".join(moved).removeprefix(blanks)

@@ -88,7 +88,7 @@ class WorkBudget:
             raise TooMuchWork
 
 
-def to_windows(windows: Sequence[Window]) -> Windows:
+def choose_windows(windows: Sequence[Window]) -> Windows:
     """Return what a strategy found, built from all windows in order, including overlapping ones."""
     near = [window.start for window in windows[:MOST_NAMED]]
     return Windows(choose_non_overlapping(windows), choose_non_overlapping(windows, from_end=True), near)
@@ -104,7 +104,7 @@ def choose_non_overlapping(windows: Sequence[Window], *, from_end: bool = False)
 
 
 @dataclass(frozen=True)
-class Places:
+class Occurrences:
     """Offsets of a string in a text; fields as in `Windows`."""
 
     from_top: Sequence[int]
@@ -112,35 +112,35 @@ class Places:
     near: Sequence[int]
 
 
-def find_places(text: str, sought: str, *, shared: int = 0) -> Places:
+def find_occurrences(text: str, sought: str, *, shared_chars: int = 0) -> Occurrences:
     """Return where a string stands, in linear time, however much it overlaps itself. Neighbours may share the last
-    `shared` characters."""
-    step = len(sought) - shared
-    from_top = list(_iterate_places(text, sought, step))
-    near = list(islice(_iterate_places(text, sought, 1), MOST_NAMED))
+    `shared_chars` characters."""
+    step = len(sought) - shared_chars
+    from_top = list(_iterate_occurrences(text, sought, step))
+    near = list(islice(_iterate_occurrences(text, sought, 1), MOST_NAMED))
     # Only a place that overlaps another can be skipped.
     overlap = any(text.find(sought, at + 1, at + step - 1 + len(sought)) >= 0 for at in from_top)
     if not overlap:
-        return Places(from_top, from_top, near)
+        return Occurrences(from_top, from_top, near)
     # Find the last ones by searching forward: `rfind` is quadratic.
     last = len(text) - len(sought)
-    turned = [last - at for at in _iterate_places(text[::-1], sought[::-1], step)]
-    return Places(from_top, turned[::-1], near)
+    turned = [last - at for at in _iterate_occurrences(text[::-1], sought[::-1], step)]
+    return Occurrences(from_top, turned[::-1], near)
 
 
-def find_first_places(text: str, sought: str, *, shared: int = 0) -> list[int]:
-    """Return the first `MOST_NAMED` places that don't overlap, but for `shared` characters."""
-    return list(islice(_iterate_places(text, sought, len(sought) - shared), MOST_NAMED))
+def find_first_occurrences(text: str, sought: str, *, shared_chars: int = 0) -> list[int]:
+    """Return the first `MOST_NAMED` places that don't overlap, but for `shared_chars` characters."""
+    return list(islice(_iterate_occurrences(text, sought, len(sought) - shared_chars), MOST_NAMED))
 
 
-def _iterate_places(text: str, sought: str, step: int) -> Iterator[int]:
+def _iterate_occurrences(text: str, sought: str, step: int) -> Iterator[int]:
     at = text.find(sought) if sought else -1
     while at >= 0:
         yield at
         at = text.find(sought, at + step)
 
 
-def replace_windows(text: str, spans: Sequence[Span]) -> str:
+def replace_spans(text: str, spans: Sequence[Span]) -> str:
     """Return `text` with each span's window replaced."""
     pieces: list[str] = []
     done = 0
@@ -183,32 +183,39 @@ def find_line_windows(text: str, old: str, work: WorkBudget) -> Windows:
         for key, blank in ((str.rstrip, True), (str.strip, True), (str.strip, False)):
             if not found.from_top:
                 work.spend(len(text))
-                found = _find_equal_lines(text, wanted, key, blank, old.endswith("\n"), work)
+                found = _find_equal_line_windows(text, wanted, key, blank, old.endswith("\n"), work)
     return found
 
 
-def _find_equal_lines(
-    text: str, wanted: list[str], key: Callable[[str], str], blank: bool, tail: bool, work: WorkBudget
+def _find_equal_line_windows(
+    text: str,
+    wanted: list[str],
+    key: Callable[[str], str],
+    keep_blank: bool,
+    include_final_break: bool,
+    work: WorkBudget,
 ) -> Windows:
-    """Return windows whose lines equal `wanted` by `key`; unless `blank`, blank lines of either side are ignored."""
-    keys = [key(line) for line in wanted if blank or line.strip()]
-    lines = _join_keys(text, key, blank)
-    at = find_places(lines, "\n".join(["", *keys, ""]), shared=1)
+    """Return windows whose lines equal `wanted` by `key`; unless `keep_blank`, blank lines of both are ignored."""
+    keys = [key(line) for line in wanted if keep_blank or line.strip()]
+    lines = _join_line_keys(text, key, keep_blank)
+    at = find_occurrences(lines, "\n".join(["", *keys, ""]), shared_chars=1)
     if not at.from_top:
         return Windows((), (), ())
     work.spend(_WINDOW * len(at.from_top))
-    starts = LineIndex(text, blank=blank).starts
+    starts = LineIndex(text, blank=keep_blank).starts
     same = tuple(range(len(keys)))
 
     def window(number: int) -> Window:
-        if not blank:
-            return blank_tolerant_window(text, wanted, starts[number : number + len(keys)], tail)
+        if not keep_blank:
+            return build_window_ignoring_blank_lines(
+                text, wanted, starts[number : number + len(keys)], include_final_break
+            )
         after = number + len(keys)
         stop = starts[after] - 1 if after < len(starts) else len(text)
-        return Window(starts[number], _include_line_break(text, stop, tail), same)
+        return Window(starts[number], _end_with_line_break(text, stop, include_final_break), same)
 
     from_top, from_end, near = (
-        _count_line_numbers(lines, offsets) for offsets in (at.from_top, at.from_end, at.near)
+        _line_numbers_at_offsets(lines, offsets) for offsets in (at.from_top, at.from_end, at.near)
     )
     top = choose_non_overlapping([window(number) for number in from_top])
     end = (
@@ -219,29 +226,29 @@ def _find_equal_lines(
     return Windows(top, end, [starts[number] for number in near])
 
 
-def _join_keys(text: str, key: Callable[[str], str], blank: bool) -> str:
+def _join_line_keys(text: str, key: Callable[[str], str], keep_blank: bool) -> str:
     """Return each key between two line breaks; `join` would need twice the memory."""
     lines = "\n"
-    for part in _iterate_key_blocks(text, key, blank):
+    for part in _iterate_line_key_blocks(text, key, keep_blank):
         lines += part  # grows in place, as no closure holds it
         lines += "\n"
     return lines
 
 
-def _iterate_key_blocks(text: str, key: Callable[[str], str], blank: bool) -> Iterator[str]:
+def _iterate_line_key_blocks(text: str, key: Callable[[str], str], keep_blank: bool) -> Iterator[str]:
     """Yield the lines' keys, in blocks."""
     done = 0
     while done <= len(text):
         stop = text.find("\n", done + _BLOCK)
         stop = len(text) if stop < 0 else stop
         keys = map(key, text[done:stop].split("\n"))
-        part = list(keys) if blank else [line for line in keys if line]
+        part = list(keys) if keep_blank else [line for line in keys if line]
         if part:
             yield "\n".join(part)
         done = stop + 1
 
 
-def _count_line_numbers(lines: str, offsets: Sequence[int]) -> list[int]:
+def _line_numbers_at_offsets(lines: str, offsets: Sequence[int]) -> list[int]:
     """Numbers of the lines that end before the line breaks at `offsets`."""
     numbers: list[int] = []
     done = count = 0
@@ -270,27 +277,29 @@ class LineIndex:
 
     def __getitem__(self, index: int) -> str:
         start = self.starts[index]
-        return self.text[start : _line_end(self.text, start)]
+        return self.text[start : _line_end_offset(self.text, start)]
 
 
-def blank_tolerant_window(text: str, wanted: list[str], starts: Sequence[int], tail: bool) -> Window:
+def build_window_ignoring_blank_lines(
+    text: str, wanted: list[str], starts: Sequence[int], include_final_break: bool
+) -> Window:
     """Return the window of lines starting at `starts`, one for each non-blank line of `wanted`."""
     full = [index for index, line in enumerate(wanted) if line.strip()]
     start = _skip_blank_lines(text, starts[0], full[0], forward=False)
-    last = _line_end(text, starts[-1])
+    last = _line_end_offset(text, starts[-1])
     end = _skip_blank_lines(text, last, len(wanted) - 1 - full[-1], forward=True)
     pairs: list[int | None] = [None] * len(wanted)
     done, number = start, 0
     for index, place in zip(full, starts, strict=True):
         number += text.count("\n", done, place)
         pairs[index], done = number, place
-    _pair_blanks(pairs, text.count("\n", start, end) + 1)
-    return Window(start, _include_line_break(text, end, tail), tuple(pairs))
+    _pair_blank_lines(pairs, text.count("\n", start, end) + 1)
+    return Window(start, _end_with_line_break(text, end, include_final_break), tuple(pairs))
 
 
-def _pair_blanks(pairs: list[int | None], count: int) -> None:
+def _pair_blank_lines(pairs: list[int | None], count: int) -> None:
     """Pair blank lines of both sides, from the top of each gap."""
-    limits = next_numbers(pairs, count)
+    limits = next_paired_numbers(pairs, count)
     after = -1
     for index, number in enumerate(pairs):
         if number is not None:
@@ -300,7 +309,7 @@ def _pair_blanks(pairs: list[int | None], count: int) -> None:
             pairs[index] = after
 
 
-def next_numbers(pairs: Sequence[int | None], last: int) -> list[int]:
+def next_paired_numbers(pairs: Sequence[int | None], last: int) -> list[int]:
     """Return for each position the next number at or after it, `last` if none; one entry longer than `pairs`."""
     found = [last]
     for number in reversed(pairs):
@@ -308,33 +317,33 @@ def next_numbers(pairs: Sequence[int | None], last: int) -> list[int]:
     return found[::-1]
 
 
-def _skip_blank_lines(text: str, place: int, most: int, *, forward: bool) -> int:
-    """Return `place`, a line's start or end, moved over up to `most` blank lines."""
-    for _ in range(most):
+def _skip_blank_lines(text: str, offset: int, max_lines: int, *, forward: bool) -> int:
+    """Return `offset`, a line's start or end, moved over up to `max_lines` blank lines."""
+    for _ in range(max_lines):
         if forward:
-            if place >= len(text) - 1:
-                return place
-            stop = _line_end(text, place + 1)
-            if text[place + 1 : stop].strip():
-                return place
-            place = stop
+            if offset >= len(text) - 1:
+                return offset
+            stop = _line_end_offset(text, offset + 1)
+            if text[offset + 1 : stop].strip():
+                return offset
+            offset = stop
         else:
-            if place == 0:
-                return place
-            start = text.rfind("\n", 0, place - 1) + 1
-            if text[start : place - 1].strip():
-                return place
-            place = start
-    return place
+            if offset == 0:
+                return offset
+            start = text.rfind("\n", 0, offset - 1) + 1
+            if text[start : offset - 1].strip():
+                return offset
+            offset = start
+    return offset
 
 
-def _line_end(text: str, start: int) -> int:
+def _line_end_offset(text: str, start: int) -> int:
     stop = text.find("\n", start)
     return len(text) if stop < 0 else stop
 
 
-def _include_line_break(text: str, stop: int, tail: bool) -> int:
-    return min(stop + 1, len(text)) if tail else stop
+def _end_with_line_break(text: str, stop: int, include_final_break: bool) -> int:
+    return min(stop + 1, len(text)) if include_final_break else stop
 
 
 def find_token_windows(text: str, old: str, work: WorkBudget) -> Windows:
@@ -351,11 +360,11 @@ def find_token_windows(text: str, old: str, work: WorkBudget) -> Windows:
         )
     )
     work.spend(len(text))
-    found = list(_iterate_matches(text, begin, whole, work, len(tokens)))
+    found = list(_iterate_match_windows(text, begin, whole, work, len(tokens)))
     bare = old.strip()
     if found and not old[0].isspace() and text.count(bare) > len(found):  # within a line it is as good
-        found = [Window(at, at + len(bare)) for at in find_places(text, bare).from_top]
-    return to_windows(found)
+        found = [Window(at, at + len(bare)) for at in find_occurrences(text, bare).from_top]
+    return choose_windows(found)
 
 
 _LINE_END = r"(?=[^\S\n]*+$)"
@@ -380,7 +389,7 @@ def _is_word(token: str) -> bool:
     return token[0].isalnum() or token[0] == "_"
 
 
-def _iterate_matches(
+def _iterate_match_windows(
     text: str, begin: re.Pattern[str], whole: re.Pattern[str], work: WorkBudget, cost: int
 ) -> Iterator[Window]:
     """Yield windows that match, overlapping ones, too: whoever counts them decides which is meant."""

@@ -64,7 +64,7 @@ class Search:
     """Additional ignore files, with patterns relative to `root`."""
 
     @property
-    def names_node_modules(self) -> bool:
+    def is_in_node_modules(self) -> bool:
         """Whether it begins in a `node_modules`, which is left out elsewhere."""
         return any("node_modules" in path.parts for path in self.paths)
 
@@ -98,7 +98,7 @@ def ripgrep_argv(program: str, search: Search) -> list[str]:
         argv.append("--no-ignore-vcs")
     argv += [f"--ignore-file={path}" for path in search.ignore_files]
     globs = [search.include, *_PRIVATE] if search.include else [*_PRIVATE]
-    if not search.all_files and not search.names_node_modules:
+    if not search.all_files and not search.is_in_node_modules:
         globs.append("!node_modules")
     argv += [f"--iglob={glob}" for glob in globs]
     return [
@@ -165,19 +165,21 @@ class Grep:
         ended = await self._run_ripgrep(ripgrep_argv(self._program, self._add_ignore_files(search)), search)
         lines = await asyncio.to_thread(lambda: list(parse_ripgrep_lines(ended.output)))
         if exclude:
-            lines = await self._unmark_excluded(lines, search, exclude)
+            lines = await self._unmark_excluded_matches(lines, search, exclude)
         return lines, len(ended.output.encode()) >= OUTPUT_BYTES
 
     def keep_showable_lines(self, path: Path, rows: Sequence[Line], search: Search) -> list[Line]:
         """Return the lines of a file that exist and may be shown."""
         workspace = self._context.workspace
-        if not self._no_ignore and not search.names_node_modules and workspace.is_ignored(path):
+        if not self._no_ignore and not search.is_in_node_modules and workspace.is_ignored(path):
             return []
         return list(
-            verify_lines((row._replace(path=path) for row in rows), workspace, ignored=self._no_ignore)
+            verify_lines_on_disk(
+                (row._replace(path=path) for row in rows), workspace, allow_ignored=self._no_ignore
+            )
         )
 
-    async def _unmark_excluded(self, lines: list[Line], search: Search, exclude: str) -> list[Line]:
+    async def _unmark_excluded_matches(self, lines: list[Line], search: Search, exclude: str) -> list[Line]:
         text = "".join(f"{line.text}\n" for line in lines)
         argv = matching_line_numbers_argv(self._program, search, exclude)
         ended = await self._run_ripgrep(argv, search, text.encode("utf-8", "replace"))
@@ -190,7 +192,12 @@ class Grep:
     async def _run_ripgrep(self, argv: list[str], search: Search, stdin: bytes | None = None) -> ProcessEnd:
         """Run a search program. Raise `ToolError` if it doesn't end well."""
         ended = await self._context.processes.run(
-            argv, cwd=search.root, timeout_s=_TIMEOUT_S, limit_chars=OUTPUT_BYTES + 1, stdin=stdin, ours=True
+            argv,
+            cwd=search.root,
+            timeout_s=_TIMEOUT_S,
+            limit_chars=OUTPUT_BYTES + 1,
+            stdin=stdin,
+            trusted_helper=True,
         )
         if ended.how == "timeout":
             raise ToolError("timeout", f"The search was stopped after {_TIMEOUT_S} s; narrow it.")
@@ -225,11 +232,13 @@ def _has_negated_pattern(file: Path) -> bool:
         return False
 
 
-def verify_lines(lines: Iterable[Line], workspace: Workspace, *, ignored: bool) -> Iterator[Line]:
-    """Yield the lines that really exist; with `ignored`, also in git-ignored files."""
+def verify_lines_on_disk(
+    lines: Iterable[Line], workspace: Workspace, *, allow_ignored: bool
+) -> Iterator[Line]:
+    """Yield the lines that really exist; with `allow_ignored`, also in git-ignored files."""
     for found, group in groupby(lines, key=lambda line: line.path):
-        path = _find_spelled_path(found, workspace) if _UNKNOWN in str(found) else found
-        real = path and resolve_allowed_file(workspace, path, ignored=ignored)
+        path = _find_undecodable_path(found, workspace) if _UNKNOWN in str(found) else found
+        real = path and resolve_allowed_file(workspace, path, allow_ignored=allow_ignored)
         if path is None or real is None:
             continue
         rows = list(group)
@@ -249,20 +258,20 @@ def _strip_unknown_bytes(text: str) -> str:
 def _read_lines(workspace: Workspace, path: Path, numbers: Collection[int]) -> dict[int, str]:
     """Return lines by number, long ones truncated."""
     try:
-        with workspace.open_place(path) as place, open_regular_file(place) as file:
+        with workspace.open_parent_directory(path) as place, open_regular_file(place) as file:
             encoding = _WIDE.get(file.peek(2)[:2])
             if encoding:
                 text = file.read(LARGEST)[2:].decode(encoding, "replace")
                 rows = ((n, row.removesuffix("\r")) for n, row in enumerate(text.split("\n"), 1))
             else:
-                rows = _iterate_rows(file, max(numbers))
+                rows = _iterate_numbered_lines(file, max(numbers))
             return {number: row for number, row in rows if number in numbers}
     except OSError:  # deleted meanwhile, or replaced by a link
         return {}
 
 
-def _iterate_rows(file: BufferedReader, last: int) -> Iterator[tuple[int, str]]:
-    for number in range(1, last + 1):
+def _iterate_numbered_lines(file: BufferedReader, last_number: int) -> Iterator[tuple[int, str]]:
+    for number in range(1, last_number + 1):
         row = rest = file.readline(LINE_BYTES)
         while rest and not rest.endswith(b"\n"):
             rest = file.readline(LINE_BYTES)
@@ -271,7 +280,7 @@ def _iterate_rows(file: BufferedReader, last: int) -> Iterator[tuple[int, str]]:
         yield number, row.decode("utf-8", "replace").removesuffix("\n").removesuffix("\r")
 
 
-def _find_spelled_path(path: Path, workspace: Workspace) -> Path | None:
+def _find_undecodable_path(path: Path, workspace: Workspace) -> Path | None:
     """Return the path as spelled on disk, if not UTF-8: the first that decodes to it; None: there is none."""
     known = Path(path.anchor)
     for name in path.parts[1:]:
@@ -284,7 +293,7 @@ def _find_spelled_path(path: Path, workspace: Workspace) -> Path | None:
 
 def _find_name_decoding_to(directory: Path, name: str, workspace: Workspace) -> str | None:
     try:
-        with workspace.open_place(directory) as place, open_directory(place) as descriptor:
+        with workspace.open_parent_directory(directory) as place, open_directory(place) as descriptor:
             names = os.listdir(descriptor)  # noqa: PTH208 - by descriptor
     except (OSError, PathRefused):
         return None
@@ -311,7 +320,7 @@ def compile_glob(pattern: str, *, case_sensitive: bool = False) -> Callable[[str
     return matches
 
 
-def compile_literal(path: str, *, case_sensitive: bool = False) -> Callable[[str], bool]:
+def compile_literal_path(path: str, *, case_sensitive: bool = False) -> Callable[[str], bool]:
     """Return a test for this exact path, with glob characters taken literally."""
     return lambda other: other == path if case_sensitive else other.casefold() == path.casefold()
 
@@ -330,11 +339,11 @@ def _compile_segments(pattern: str, case_sensitive: bool) -> tuple[Segment, ...]
     kept = [name for i, name in enumerate(names) if name != "**" or i == 0 or names[i - 1] != "**"]
     flags = 0 if case_sensitive else re.IGNORECASE
     return tuple(
-        None if name == "**" else _compile_name_test(name.replace("[^", "[!"), flags) for name in kept
+        None if name == "**" else _compile_name_matcher(name.replace("[^", "[!"), flags) for name in kept
     )
 
 
-def _compile_name_test(glob: str, flags: int) -> Callable[[str], object]:
+def _compile_name_matcher(glob: str, flags: int) -> Callable[[str], object]:
     # `fnmatch` produces regexes whose stars never backtrack.
     return re.compile(fnmatch.translate(glob), flags).match
 

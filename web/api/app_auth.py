@@ -63,7 +63,7 @@ def is_visible(resource: str, row: ApiRow) -> bool:
     return VISIBILITY.get().includes(resource, row)
 
 
-def can_see_runs() -> bool:
+def can_see_runs_without_thread() -> bool:
     """Return whether a request sees runs that no program made a thread of: an app's users see none."""
     return not VISIBILITY.get().app
 
@@ -132,7 +132,7 @@ class AppAuth:
             return "visitor"
         if first_path_segment(path) in _PAGE_PATHS:
             return "token"
-        if self.app.routes is not None and has_route(self.app.routes, scope):
+        if self.app.routes is not None and has_matching_route(self.app.routes, scope):
             return "visitor" if self.app.http.get("enable_custom_route_auth") else "open"
         return "token"
 
@@ -261,17 +261,17 @@ def _to_refused_error(error: Exception, status: int) -> RefusedError:
     return RefusedError(500, f"The app's `auth` failed: {type(error).__name__}: {error}")
 
 
-def authorize_before(
-    handler: Callable[[Request], Awaitable[Any]], needs: str, app_auth: AppAuth | None
+def add_authorization(
+    handler: Callable[[Request], Awaitable[Any]], resource_action: str, app_auth: AppAuth | None
 ) -> Callable[[Request], Awaitable[Response]]:
-    """An endpoint that sees what its request may see. `needs`: the resource and action that an app's `auth` is asked
-    about; `-`: to be known is enough."""
-    resource, _, action = needs.partition(".")
+    """An endpoint that sees what its request may see. `resource_action`: the resource and action that an app's `auth`
+    is asked about; `-`: to be known is enough."""
+    resource, _, action = resource_action.partition(".")
 
     async def endpoint(request: Request) -> Response:
         if app_auth is None:
             VISIBILITY.set(Visibility())
-        elif needs == "-":
+        elif resource_action == "-":
             VISIBILITY.set(await app_auth.authorize(request.state.person, "", "", {}))
         elif request.url.path == "/runs/batch":
             request.state.batch = [
@@ -328,7 +328,7 @@ def _apply_handler_changes(
     return {**body, **{key: [*changed["namespace"]] for key in _NAMESPACES}}
 
 
-def has_route(app: Any, scope: Any) -> bool:
+def has_matching_route(app: Any, scope: Any) -> bool:
     """Return whether one of an application's own routes answers a request."""
     return any(route.matches(scope)[0] is not Match.NONE for route in app.router.routes)
 
@@ -341,7 +341,7 @@ class AppRoutes(BaseRoute):
 
     def matches(self, scope: Any) -> tuple[Match, Any]:
         is_theirs = scope["type"] in ("http", "websocket") and not is_page_shell_path(scope["path"])
-        found = is_theirs and has_route(self._app, scope)
+        found = is_theirs and has_matching_route(self._app, scope)
         return (Match.FULL, {}) if found else (Match.NONE, {})
 
     async def handle(self, scope: Any, receive: Any, send: Any) -> None:

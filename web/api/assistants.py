@@ -16,7 +16,7 @@ from interlock.state.errors import InterlockError
 from interlock.web.api.app_auth import can_see_graph, can_see_system_assistant, is_visible, ownership_fields
 from interlock.web.api.payloads import (
     NotFoundError,
-    assistant_id_of_workflow,
+    assistant_id_for_workflow,
     iso_time,
     json_response,
     matches_filter,
@@ -26,7 +26,7 @@ from interlock.web.api.payloads import (
     read_string_list_field,
     select_fields,
 )
-from interlock.web.api.prompt_dialect import dialect_of_workflow
+from interlock.web.api.prompt_dialect import dialect_for_workflow
 from interlock.web.api.threads import Threads
 from interlock.web.endpoints import RefusedError, read_json_body
 
@@ -44,7 +44,7 @@ class Assistants:
         found = {**{one.name: one.summary for one in own if not one.problem}, **PIPELINES}
         return {name: about for name, about in found.items() if can_see_graph(name)}
 
-    def _system_assistant(self, graph: str, summary: str) -> api_rows.ApiRow:
+    def _build_system_assistant(self, graph: str, summary: str) -> api_rows.ApiRow:
         kept = {
             "graph_id": graph,
             "name": graph,
@@ -52,20 +52,21 @@ class Assistants:
             "metadata": {"created_by": "system"},
         }
         return api_rows.ApiRow(
-            assistant_id_of_workflow(graph), "", "", {**kept, "versions": [kept]}, self._begun
+            assistant_id_for_workflow(graph), "", "", {**kept, "versions": [kept]}, self._begun
         )
 
     def list_visible_assistants(self) -> list[api_rows.ApiRow]:
         """Return the assistants that a request sees, the newest first."""
         system = [
-            self._system_assistant(graph, about) for graph, about in self._visible_graph_summaries().items()
+            self._build_system_assistant(graph, about)
+            for graph, about in self._visible_graph_summaries().items()
         ]
         made = [
             one for one in api_rows.list_api_rows(self.home, "assistant") if is_visible("assistants", one)
         ]
         return [*made, *filter(can_see_system_assistant, system)]
 
-    def find_assistant(self, id_or_graph: object) -> api_rows.ApiRow:
+    def resolve_assistant(self, id_or_graph: object) -> api_rows.ApiRow:
         """Return the assistant with this id, or of the workflow with this name. Raises `RefusedError`."""
         text = str(id_or_graph)
         try:
@@ -73,22 +74,24 @@ class Assistants:
         except ValueError:
             graphs = self._visible_graph_summaries()
             if text in graphs:
-                return self._system_assistant(text, graphs[text])
+                return self._build_system_assistant(text, graphs[text])
             raise RefusedError(
                 422, f"Invalid assistant: {text[:80]!r}. Must be one of: {', '.join(sorted(graphs))}"
             ) from None
-        if (found := api_rows.served(self.home, "assistant", wanted)) and is_visible("assistants", found):
+        if (found := api_rows.find_api_row(self.home, "assistant", wanted)) and is_visible(
+            "assistants", found
+        ):
             return found
         for graph, about in self._visible_graph_summaries().items():
-            if assistant_id_of_workflow(graph) == wanted:
-                return self._system_assistant(graph, about)
+            if assistant_id_for_workflow(graph) == wanted:
+                return self._build_system_assistant(graph, about)
         raise NotFoundError("Thread or assistant not found.")
 
     def require_assistant(self, id_or_graph: object) -> api_rows.ApiRow:
         """Return the assistant of a run. Raises `RefusedError`."""
         if not id_or_graph:
             raise RefusedError(422, "assistant_id is required: the id of an assistant, or a workflow's name.")
-        return self.find_assistant(id_or_graph)
+        return self.resolve_assistant(id_or_graph)
 
     def assistant_json(self, assistant: api_rows.ApiRow) -> dict[str, Any]:
         return {
@@ -117,7 +120,7 @@ class Assistants:
             if name not in self._visible_graph_summaries():
                 raise RefusedError(422, "Invalid assistant ID: must be a UUID") from None
         with suppress(NotFoundError):
-            found = self.find_assistant(name)
+            found = self.resolve_assistant(name)
             if found.body.get("app") or can_see_system_assistant(found):
                 return found
         raise NotFoundError(f"Assistant {name} not found")
@@ -165,11 +168,11 @@ class Assistants:
             **ownership_fields(),
         }
         kept["versions"] = [{**kept, "at": time.time()}]
-        return json_response(self.assistant_json(api_rows.serve(self.home, "assistant", name, kept)))
+        return json_response(self.assistant_json(api_rows.insert_api_row(self.home, "assistant", name, kept)))
 
     def _require_editable_assistant(self, request: Request) -> api_rows.ApiRow:
         found = self._assistant_from_path(request)
-        if api_rows.served(self.home, "assistant", found.id) is None:
+        if api_rows.find_api_row(self.home, "assistant", found.id) is None:
             name = found.body["name"]
             raise RefusedError(
                 409, f"The assistant of workflow {name!r} can't be changed: make another of its graph."
@@ -186,10 +189,10 @@ class Assistants:
         version = max(one["version"] for one in found.body["versions"]) + 1
         kept = {**{key: found.body.get(key) for key in _EDITABLE_FIELDS}, **changed, "version": version}
         versions = [{**kept, "at": time.time()}, *found.body["versions"]]
-        api_rows.change(
+        api_rows.update_api_row(
             self.home, "assistant", found.id, {**kept, "versions": versions, "updated": time.time()}
         )
-        return json_response(self.assistant_json(self.find_assistant(found.id)))
+        return json_response(self.assistant_json(self.resolve_assistant(found.id)))
 
     async def delete_assistant(self, request: Request) -> Response:
         name = self._require_editable_assistant(request).id
@@ -217,8 +220,8 @@ class Assistants:
         wanted = next((one for one in found.body["versions"] if one["version"] == given.get("version")), None)
         if wanted is None:
             raise NotFoundError(f"Assistant {found.id} has no version {given.get('version')!r}.")
-        api_rows.change(self.home, "assistant", found.id, {**wanted, "updated": time.time()})
-        return json_response(self.assistant_json(self.find_assistant(found.id)))
+        api_rows.update_api_row(self.home, "assistant", found.id, {**wanted, "updated": time.time()})
+        return json_response(self.assistant_json(self.resolve_assistant(found.id)))
 
     def _compile_assistant_graph(self, assistant: api_rows.ApiRow) -> tuple[Pipeline, Any]:
         """The workflow of an assistant, and its graph; one that a function makes, as the assistant configures it."""
@@ -230,7 +233,7 @@ class Assistants:
         one = self._assistant_from_path(request)
         workflow, graph = self._compile_assistant_graph(one)
         found = _graph_json_schemas(graph)
-        kinds = dialect_of_workflow(workflow).schemas(workflow)
+        kinds = dialect_for_workflow(workflow).schema_models(workflow)
         found |= {name: _schema_or_none(kind.model_json_schema) for name, kind in kinds.items()}
         return json_response({"graph_id": one.body["graph_id"], **found})
 

@@ -10,24 +10,28 @@ from typing import Any
 from uuid import uuid4
 
 from interlock.engine.client import FORBIDDEN, Options, RunRow, api_rows, threads
-from interlock.engine.client.program_drive import ProgramCall
-from interlock.services.process.identity import ProcessIdentity, current_process, is_alive
+from interlock.engine.client.program_drive import ApiDriveRequest
+from interlock.services.process.identity import ProcessIdentity, current_process_identity, is_alive
 from interlock.state.errors import InterlockError, as_bug_error
 from interlock.web import drive_process
 from interlock.web.api.app_auth import USER_KEYS, configurable_user_fields
 from interlock.web.api.assistants import Assistants, derive_config_and_context
-from interlock.web.api.drive_recorder import count_protocol_event_numbers, create_stream_file, end_stream_file
+from interlock.web.api.drive_recorder import (
+    count_protocol_sequence_numbers,
+    create_stream_file,
+    end_stream_file,
+)
 from interlock.web.api.payloads import (
-    assistant_id_of_workflow,
+    assistant_id_for_workflow,
     parse_uuid,
     read_object_field,
     read_string_list_field,
 )
-from interlock.web.api.prompt_dialect import dialect_of_workflow
+from interlock.web.api.prompt_dialect import dialect_for_workflow
 from interlock.web.api.threads import BUSY, Threads
-from interlock.web.endpoints import RefusedError, build_submission, check_role
+from interlock.web.endpoints import RefusedError, build_submission_options, check_role
 from interlock.web.rate_limits import LOOK_S, RateLimits
-from interlock.web.roles import Person, ThreadStanding, required_role
+from interlock.web.roles import Person, ThreadInterrupts, required_role
 
 _STOP_S = 30.0
 _MAX_LOOKS = 250
@@ -53,45 +57,53 @@ class DriveQueues:
         self._children: dict[str, drive_process.Child | drive_process.AdoptedProcess] = {}
         """Drive → process of those that this server follows."""
         self._stopping = set[str]()
-        self._me = [*current_process()]
+        self._me = [*current_process_identity()]
         self._turns = RateLimits(self.client.options)
 
     async def enqueue_drive(
-        self, body: Mapping[str, Any], thread: api_rows.ApiRow, person: Person, is_protocol: bool = False
+        self,
+        body: Mapping[str, Any],
+        thread: api_rows.ApiRow,
+        person: Person,
+        uses_event_protocol: bool = False,
     ) -> api_rows.ApiRow:
         """Put a drive in its thread's lane. Raises `RefusedError`, and then leaves nothing behind."""
-        kept, delay = await self.build_drive_row_and_delay(body, thread, person, is_protocol)
+        kept, delay = await self.build_drive_row_and_delay(body, thread, person, uses_event_protocol)
         await self._apply_multitask_strategy(thread, kept["multitask_strategy"])
         name = str(uuid4())
         create_stream_file(self.home, name)
         self.threads.ensure_thread_row(thread)
-        made = api_rows.serve(self.home, "drive", name, kept, thread=thread.id, run=thread.run)
+        made = api_rows.insert_api_row(self.home, "drive", name, kept, thread=thread.id, run=thread.run)
         about = {"graph_id": kept["kwargs"]["graph_id"], "assistant_id": kept["assistant_id"]}
         changed = {
             "metadata": {**read_object_field(thread.body, "metadata"), **about},
             "updated": time.time(),
         }
-        api_rows.change(self.home, "thread", thread.id, changed)
+        api_rows.update_api_row(self.home, "thread", thread.id, changed)
         self._schedule_pending_drives(thread.id, delay)
         return made
 
     async def build_drive_row_and_delay(
-        self, body: Mapping[str, Any], thread: api_rows.ApiRow, person: Person, is_protocol: bool = False
+        self,
+        body: Mapping[str, Any],
+        thread: api_rows.ApiRow,
+        person: Person,
+        uses_event_protocol: bool = False,
     ) -> tuple[dict[str, Any], float]:
         """Return what a drive's row will hold, and the seconds that it waits first. Raises `RefusedError`."""
         standing = (
-            ThreadStanding()
-            if person.has_role("drive")
-            else await self._wait_for_thread_standing(thread, body)
+            ThreadInterrupts()
+            if person.has_at_least_role("drive")
+            else await self._wait_for_open_interrupts(thread, body)
         )
-        check_role(person, required_role("decide", drive_body=body, standing=standing))
+        check_role(person, required_role("decide", drive_body=body, thread_interrupts=standing))
         chosen = self.assistants.require_assistant(body.get("assistant_id"))
         if body.get("webhook"):
             raise RefusedError(422, _NO_WEBHOOK)
         if name := body.get("checkpoint_id"):
             parse_uuid(name, "checkpoint")
         about = {"assistant_id": chosen.id}
-        if api_rows.served(self.home, "thread", thread.id):  # as there: not for a thread that it makes
+        if api_rows.find_api_row(self.home, "thread", thread.id):  # as there: not for a thread that it makes
             about["graph_id"] = chosen.body["graph_id"]
         metadata = {
             key: value
@@ -104,34 +116,36 @@ class DriveQueues:
             "status": "pending",
             "multitask_strategy": body.get("multitask_strategy", "enqueue"),
             "by": person.name,
-            "submitted": build_submission(self.client.options, read_object_field(body, "metadata"), person),
+            "submitted": build_submission_options(
+                self.client.options, read_object_field(body, "metadata"), person
+            ),
             "server": self._me,
             "kwargs": {
-                **_drive_kwargs(body, chosen.body),
+                **_build_drive_kwargs(body, chosen.body),
                 "stream_mode": read_string_list_field(body, "stream_mode") or ["values"],
-                "protocol": is_protocol,
+                "protocol": uses_event_protocol,
                 "temporary": bool(thread.body.get("temporary")),
             },
-            **({} if person.has_role("drive") else {"only": [*standing.open_interrupts]}),
+            **({} if person.has_at_least_role("drive") else {"only": [*standing.open_interrupts]}),
         }, max(0.0, float(body.get("after_seconds") or 0))
 
-    async def _wait_for_thread_standing(
+    async def _wait_for_open_interrupts(
         self, thread: api_rows.ApiRow, body: Mapping[str, Any]
-    ) -> ThreadStanding:
+    ) -> ThreadInterrupts:
         """Wait for what a drive that ends now will ask: programs hear of an interrupt before that."""
         waits: list[threads.WaitingRequest] = []
         for _ in range(_MAX_LOOKS):
-            waits = threads.list_waiting(self.client.options, thread.run) if thread.run else []
+            waits = threads.load_waiting_requests(self.client.options, thread.run) if thread.run else []
             if waits or self.threads.thread_status(thread, None) != "busy":
                 break
             await asyncio.sleep(LOOK_S)
-            thread = self.threads.find_thread(thread.id)
+            thread = self.threads.require_thread(thread.id)
         row = self.client.find_exact_run(thread.run) if thread.run else None
-        known = assistant_id_of_workflow(row.workflow) if row else ""
+        known = assistant_id_for_workflow(row.workflow) if row else ""
         if before := self.threads.list_drives(thread.id):
             known = before[0].body["assistant_id"]
         same = self.assistants.require_assistant(body.get("assistant_id")).id == known
-        return ThreadStanding(frozenset(one.interrupt for one in waits), same)
+        return ThreadInterrupts(frozenset(one.interrupt for one in waits), same)
 
     async def _apply_multitask_strategy(self, thread: api_rows.ApiRow, strategy: object) -> None:
         """Do to a thread's drives what a new one's strategy says. Raises `RefusedError`."""
@@ -194,40 +208,43 @@ class DriveQueues:
     def _record_drive_failure(self, drive: api_rows.ApiRow, error: InterlockError) -> None:
         """Note a drive that never began."""
         about = {"error": type(error).__name__, "message": str(error)}
-        now = api_rows.served(self.home, "drive", drive.id)
+        now = api_rows.find_api_row(self.home, "drive", drive.id)
         if now is None or now.body["status"] not in BUSY:
             return
-        api_rows.change(self.home, "drive", drive.id, {"status": "error", "error": about})
+        api_rows.update_api_row(self.home, "drive", drive.id, {"status": "error", "error": about})
         end_stream_file(self.home, drive.id, None if drive.id in self._stopping else about)
 
     async def _run_drive(self, drive: api_rows.ApiRow) -> None:
         """Drive one, until it has ended."""
         if not self.is_drive_unfinished(drive.id):  # it was cancelled while it waited
             return
-        thread = self.threads.find_thread(drive.thread)
+        thread = self.threads.require_thread(drive.thread)
         row = self.client.find_exact_run(thread.run) if thread.run else None
         kwargs = drive.body["kwargs"]
         graph = str(kwargs["graph_id"])
-        dialect = dialect_of_workflow(self.client.load_workflow(graph))
+        dialect = dialect_for_workflow(self.client.load_workflow(graph))
         while row is not None and row.status == "running":  # somebody else drives it
             await asyncio.sleep(0.2)
             row = self.client.find_exact_run(thread.run)
         if row is not None and row.workflow != graph:
             row = None  # another workflow is another run
         again = bool(drive.body.get("again"))
-        if row is not None and not again and (at := dialect.fork_point(kwargs["checkpoint"])):
+        if row is not None and not again and (at := dialect.fork_checkpoint_id(kwargs["checkpoint"])):
             row = await self._fork_at_checkpoint(thread, row, at)
         run = row.run if row else self.client.new_run_id()
         points = self.client.checkpoints(run) if row else []
         before = drive.body["before"] if again else points[-1].step if points else None
-        api_rows.change(self.home, "thread", thread.id, {}, run)
+        api_rows.update_api_row(self.home, "thread", thread.id, {}, run)
         work = drive_process.DriveJob(
-            self._drive_options(drive, row is None), run, graph, call=ProgramCall(drive, row is None, dialect)
+            self._drive_options(drive, row is None),
+            run,
+            graph,
+            call=ApiDriveRequest(drive, row is None, dialect),
         )
         if not await self._turns.wait_for_turn(drive, run, graph, lambda: self.is_drive_unfinished(drive.id)):
             return
         try:
-            await drive_process.start_drive(
+            await drive_process.start_drive_process(
                 work, lambda child: self._record_drive_process(drive.id, child, before, run)
             )
             await self._turns.wait_for_exit_or_cancel(run, self._children[drive.id])
@@ -237,29 +254,29 @@ class DriveQueues:
             await self._forget_process_and_release_turn(drive.id, run)
             raise
         await self._forget_process_and_release_turn(drive.id, run)
-        now = api_rows.served(self.home, "drive", drive.id)
+        now = api_rows.find_api_row(self.home, "drive", drive.id)
         if now and now.body["status"] == "pending":  # a limit over all workers stopped it
             return await self._run_drive(now)
         if now and now.body["status"] in BUSY and self._requeue_killed_drive(now):  # its process was killed
-            return await self._run_drive(api_rows.served(self.home, "drive", drive.id) or now)
+            return await self._run_drive(api_rows.find_api_row(self.home, "drive", drive.id) or now)
         with suppress(InterlockError, KeyError):
-            thread = self.threads.find_thread(drive.thread)
+            thread = self.threads.require_thread(drive.thread)
             await asyncio.to_thread(self.threads.record_latest_values, thread)
 
-    async def _forget_process_and_release_turn(self, drive: str, run: str) -> None:
-        self._children.pop(drive, None)
+    async def _forget_process_and_release_turn(self, drive_id: str, run: str) -> None:
+        self._children.pop(drive_id, None)
         await self._turns.release_turn(run)
 
     def _record_drive_process(
-        self, drive: str, child: drive_process.Child, step_before: int | None, run: str
+        self, drive_id: str, child: drive_process.Child, step_before: int | None, run: str
     ) -> None:
         """Note a drive's process, before that gets its work. Raises `InterlockError` if it was cancelled."""
-        if drive in self._stopping:
+        if drive_id in self._stopping:
             raise InterlockError("It was cancelled before it began.")
-        self._children[drive] = child
+        self._children[drive_id] = child
         process = [*drive_process.child_process_identity(child)]
         about = {"status": "running", "before": step_before, "process": process, "begun": False}
-        api_rows.change(self.home, "drive", drive, about, run)
+        api_rows.update_api_row(self.home, "drive", drive_id, about, run)
 
     def _drive_options(self, drive: api_rows.ApiRow, is_new_run: bool) -> Options:
         kwargs = drive.body["kwargs"]
@@ -281,12 +298,12 @@ class DriveQueues:
         await asyncio.to_thread(self.client.check_folder_trusted, run)
         return (await asyncio.to_thread(self.client.fork_run, run, step, in_place=True)).run
 
-    def is_drive_process_alive(self, drive: str) -> bool:
-        return drive in self._children and self._children[drive].poll() is None
+    def is_drive_process_alive(self, drive_id: str) -> bool:
+        return drive_id in self._children and self._children[drive_id].poll() is None
 
-    def is_drive_unfinished(self, drive: str) -> bool:
+    def is_drive_unfinished(self, drive_id: str) -> bool:
         """Return whether a drive waits or works."""
-        found = api_rows.served(self.home, "drive", drive)
+        found = api_rows.find_api_row(self.home, "drive", drive_id)
         return found is not None and found.body["status"] in BUSY
 
     async def stop_drive(
@@ -294,10 +311,10 @@ class DriveQueues:
     ) -> None:
         """Stop a drive, and wait for its end; a rollback takes back what it did to its thread. `why`: the request that
         asked for it, or a sentence, for programs."""
-        now = api_rows.served(self.home, "drive", drive.id) or drive
+        now = api_rows.find_api_row(self.home, "drive", drive.id) or drive
         if now.body["status"] == "pending":
             about = {"error": "UserInterrupt", "message": "Run was cancelled before it began."}
-            api_rows.change(
+            api_rows.update_api_row(
                 self.home,
                 "drive",
                 drive.id,
@@ -311,28 +328,30 @@ class DriveQueues:
         until = time.monotonic() + _STOP_S
         while self.is_drive_process_alive(drive.id) and time.monotonic() < until:
             await asyncio.sleep(LOOK_S)
-        now = api_rows.served(self.home, "drive", drive.id)
+        now = api_rows.find_api_row(self.home, "drive", drive.id)
         if now and now.body["status"] == "success" and not rollback:
             return  # it ended before the stop
         name = "UserRollback" if rollback else "UserInterrupt"
         asked = f"{'rollback' if rollback else 'interrupt'} requested via {why}"
         about = {"error": name, "message": why if why.startswith("client") else asked}
-        api_rows.change(self.home, "drive", drive.id, {"status": "interrupted", "error": about})
+        api_rows.update_api_row(self.home, "drive", drive.id, {"status": "interrupted", "error": about})
         if rollback:
             await self._roll_back_thread(drive, about)
 
-    async def _roll_back_thread(self, one: api_rows.ApiRow, error: Mapping[str, str]) -> None:
+    async def _roll_back_thread(self, drive_row: api_rows.ApiRow, error: Mapping[str, str]) -> None:
         """The thread shows a fork of its run as it was before the drive; the drive's own row goes."""
-        now = api_rows.served(self.home, "drive", one.id)
+        now = api_rows.find_api_row(self.home, "drive", drive_row.id)
         if now is None:
             return
         fresh = ""
         if now.run and (before := now.body.get("before")) is not None:
             fresh = await self._fork_run_in_place(now.run, before)
-        api_rows.remove_api_row(self.home, "drive", one.id)
-        before_it = [drive.id for drive in self.threads.list_drives(one.thread)][:1]
+        api_rows.remove_api_row(self.home, "drive", drive_row.id)
+        before_it = [drive.id for drive in self.threads.list_drives(drive_row.thread)][:1]
         taken_back = {"error": error, "drives": before_it} if not now.body.get("unbegun") else None
-        api_rows.change(self.home, "thread", one.thread, {"latest": None, "taken_back": taken_back}, fresh)
+        api_rows.update_api_row(
+            self.home, "thread", drive_row.thread, {"latest": None, "taken_back": taken_back}, fresh
+        )
 
     def resume_abandoned_drives(self) -> None:
         """Go on with what a server that is gone left: drives that wait, and those that still work."""
@@ -343,15 +362,17 @@ class DriveQueues:
         for one in reversed(found):
             server = one.body.get("server")
             if one.body["status"] in BUSY and not (server and is_alive(ProcessIdentity(*server))):
-                api_rows.change(self.home, "drive", one.id, {"server": self._me})
+                api_rows.update_api_row(self.home, "drive", one.id, {"server": self._me})
                 work = self._wait_for_adopted_drive(one) if one.body["status"] == "running" else None
                 self._schedule_pending_drives(one.thread, first_work=work)
         for old in (self.home / "live").glob("*.stream"):
             if time.time() - old.stat().st_mtime > _STREAM_RETENTION_S:
-                api_rows.change(self.home, "drive", old.stem, {"events": count_protocol_event_numbers(old)})
+                api_rows.update_api_row(
+                    self.home, "drive", old.stem, {"events": count_protocol_sequence_numbers(old)}
+                )
                 old.unlink(missing_ok=True)
 
-    def _is_run_driven(self, run: str) -> bool:
+    def _is_run_active(self, run: str) -> bool:
         """Return whether somebody drives a run, maybe on another host."""
         row = self.client.find_exact_run(run)
         return row is not None and row.status == "running"
@@ -361,16 +382,16 @@ class DriveQueues:
         self._children[drive.id] = process = drive_process.AdoptedProcess(
             ProcessIdentity(*drive.body.get("process", _NOBODY))
         )
-        while process.poll() is None or self._is_run_driven(drive.run):
+        while process.poll() is None or self._is_run_active(drive.run):
             await asyncio.sleep(LOOK_S)
         await self._forget_process_and_release_turn(drive.id, drive.run)
-        now = api_rows.served(self.home, "drive", drive.id)
+        now = api_rows.find_api_row(self.home, "drive", drive.id)
         if now is None or now.body["status"] != "running":
             return
         if now.body.get("begun", True):
             self._requeue_killed_drive(now)
         else:
-            api_rows.change(self.home, "drive", drive.id, {"status": "pending"})
+            api_rows.update_api_row(self.home, "drive", drive.id, {"status": "pending"})
 
     def _requeue_killed_drive(self, drive: api_rows.ApiRow) -> bool:
         """Let a drive whose process was killed wait to go on; False: it was stopped, or dies each time."""
@@ -382,7 +403,7 @@ class DriveQueues:
             self._record_drive_failure(drive, InterlockError(_KILLED))
             return False
         again = row is not None and self._has_run_taken_input(drive)
-        api_rows.change(
+        api_rows.update_api_row(
             self.home,
             "drive",
             drive.id,
@@ -395,11 +416,11 @@ class DriveQueues:
         if (before := drive.body.get("before")) is None:
             return True
         if "resume" in (drive.body["kwargs"]["command"] or {}):
-            return not threads.list_waiting(self.client.options, drive.run)
+            return not threads.load_waiting_requests(self.client.options, drive.run)
         return self.client.checkpoints(drive.run)[-1].step > before
 
 
-def _drive_kwargs(body: Mapping[str, Any], assistant: Mapping[str, Any]) -> dict[str, Any]:
+def _build_drive_kwargs(body: Mapping[str, Any], assistant: Mapping[str, Any]) -> dict[str, Any]:
     """Return what a drive was asked for, as its row keeps it and programs read it. Raises `RefusedError`."""
     asked = {**body, **derive_config_and_context(body)}
     config, default = read_object_field(asked, "config"), read_object_field(assistant, "config")

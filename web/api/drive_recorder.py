@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from interlock.engine.client import Client, Options, Outcome, Renderer, api_rows, fleet, threads
-from interlock.engine.client.fleet import is_on_server
-from interlock.engine.client.program_drive import ProgramCall, drive_call
+from interlock.engine.client.fleet import is_store_on_server
+from interlock.engine.client.program_drive import ApiDriveRequest, drive_program_call
 from interlock.state.errors import InterlockError, RunError, UserError, as_bug_error
 from interlock.state.events import Event, MessageEvent
 from interlock.web.api.event_protocol import to_protocol_events
@@ -21,14 +21,14 @@ from interlock.web.api.prompt_dialect import answer_schema, request_payload
 _CHECKPOINTS = {"checkpoint": "config", "parent_checkpoint": "parent_config"}
 
 
-def stream_file_path(home: Path, drive: str) -> Path:
-    return home / "live" / f"{drive}.stream"
+def stream_file_path(home: Path, drive_id: str) -> Path:
+    return home / "live" / f"{drive_id}.stream"
 
 
 class DriveRecorder:
-    def __init__(self, call: ProgramCall, options: Options, run: str) -> None:
+    def __init__(self, call: ApiDriveRequest, options: Options, run: str) -> None:
         self._call, self._options, self._run = call, options, run
-        self._kwargs, self._modes = call.asked, call.asked["stream_mode"]
+        self._kwargs, self._modes = call.request_kwargs, call.request_kwargs["stream_mode"]
         self.failed: Exception | None = None
         self._lock = threading.Lock()
         self._file = stream_file_path(options.home, call.row.id).open("ab", buffering=0)
@@ -39,33 +39,33 @@ class DriveRecorder:
         with self._lock:
             self._file.write(event.encode() + b"\t" + dump_json(data) + b"\n")
 
-    def record_failure(self, error: Exception) -> None:
+    def write_failure_event(self, error: Exception) -> None:
         """What a graph raised counts by its own name; what an input lacks, in our words."""
         cause = None if isinstance(error, UserError) else error.__cause__
         error = self.failed or (cause if isinstance(cause, Exception) else error)
         self.failed = error
         self.write_event("error", _error_fields(error))
 
-    def note_failure(self, error: Exception) -> None:
+    def remember_graph_error(self, error: Exception) -> None:
         self.failed = error
 
-    def take_event(self, event: Any) -> None:
+    def receive_event(self, event: Any) -> None:
         self.write_event("events", event)
 
-    def take_protocol_event(self, event: Any, given: Any, told: set[str]) -> None:
-        params = self._call.dialect.shaped_interrupts(event["params"], self._interrupt_json)
-        params["data"] = self._shape_for_program(params["data"], given)
-        for made in to_protocol_events(event["method"], to_json_types(params), told):
+    def receive_protocol_event(self, event: Any, stream_arguments: Any, known_interrupts: set[str]) -> None:
+        params = self._call.dialect.format_interrupts(event["params"], self._interrupt_json)
+        params["data"] = self._format_for_program(params["data"], stream_arguments)
+        for made in to_protocol_events(event["method"], to_json_types(params), known_interrupts):
             self.write_event("protocol", made)
 
-    def take_part(self, part: Any, given: Any) -> list[Any]:
+    def receive_part(self, part: Any, stream_arguments: Any) -> list[Any]:
         """Write a part of the stream, if it was asked for; return what a node wrote to it."""
         namespace, mode, data = part if self._kwargs["subgraphs"] else ((), *part)
         place = "".join(f"|{one}" for one in namespace)
         if mode == "messages":
-            self._write_message(place, data)
+            self._write_message_events(place, data)
         elif mode in self._modes:
-            self.write_event(f"{mode}{place}", self._stream_part_payload(mode, data, given))
+            self.write_event(f"{mode}{place}", self._stream_part_payload(mode, data, stream_arguments))
         return [data] if mode == "custom" else []
 
     def _stream_part_payload(self, mode: str, data: Any, stream_arguments: Any) -> Any:
@@ -73,9 +73,9 @@ class DriveRecorder:
             return self._checkpoint_payload(data)
         if mode == "debug":
             return self._debug_payload(data) if data["type"] == "checkpoint" else data
-        return self._shape_for_program(data, stream_arguments)
+        return self._format_for_program(data, stream_arguments)
 
-    def _write_message(self, namespace_suffix: str, data: Any) -> None:
+    def _write_message_events(self, namespace_suffix: str, data: Any) -> None:
         message: Any = data[0]
         about, name = {**data[1], "thread_id": self._call.row.thread}, str(message.id)
         if "messages-tuple" in self._modes:
@@ -91,13 +91,13 @@ class DriveRecorder:
         kind = "partial" if isinstance(message, BaseMessageChunk) else "complete"
         self.write_event(f"messages/{kind}", [message_chunk_to_message(self._said[name])])
 
-    def _shape_for_program(self, data: Any, stream_arguments: Any) -> Any:
-        return self._call.dialect.shaped(
+    def _format_for_program(self, data: Any, stream_arguments: Any) -> Any:
+        return self._call.dialect.format_state(
             data, lambda: stream_arguments["context"].transcript, self._interrupt_json
         )
 
     def _checkpoint_payload(self, payload: Any) -> Any:
-        places = {name: self._with_thread_id(payload.get(name)) for name in ("config", "parent_config")}
+        places = {name: self._replace_thread_id(payload.get(name)) for name in ("config", "parent_config")}
         return {**payload, **places}
 
     def _debug_payload(self, event: Any) -> Any:
@@ -110,10 +110,10 @@ class DriveRecorder:
         """Return a task, with the place of the graph inside as `checkpoint`."""
         made = {**task}
         if made.get("state"):
-            made["checkpoint"] = checkpoint_address(self._with_thread_id(made.pop("state")))
+            made["checkpoint"] = checkpoint_address(self._replace_thread_id(made.pop("state")))
         return made
 
-    def _with_thread_id(self, config: Any) -> Any:
+    def _replace_thread_id(self, config: Any) -> Any:
         """Return a config with the thread as programs name it."""
         return (
             {"configurable": {**config["configurable"], "thread_id": self._call.row.thread}}
@@ -170,60 +170,58 @@ def checkpoint_address(config: Any) -> dict[str, Any] | None:
     return {**kept, "checkpoint_id": name} if (name := where.get("checkpoint_id")) else kept
 
 
-def create_stream_file(home: Path, drive: str) -> None:
+def create_stream_file(home: Path, drive_id: str) -> None:
     """Make the file of a drive that is to come, with its first event."""
-    path = stream_file_path(home, drive)
+    path = stream_file_path(home, drive_id)
     path.parent.mkdir(exist_ok=True, mode=0o700)
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-        file.write(b"metadata\t" + dump_json({"run_id": drive, "attempt": 1}) + b"\n")
+        file.write(b"metadata\t" + dump_json({"run_id": drive_id, "attempt": 1}) + b"\n")
 
 
-def count_protocol_event_numbers(stream: Path) -> int:
+def count_protocol_sequence_numbers(stream_file: Path) -> int:
     """How many numbers a drive takes among its thread's events by the second protocol, which begins and ends it."""
-    return stream.read_bytes().count(b"\nprotocol\t") + 2
+    return stream_file.read_bytes().count(b"\nprotocol\t") + 2
 
 
-def end_stream_file(home: Path, drive: str, error: Mapping[str, str] | None = None) -> None:
+def end_stream_file(home: Path, drive_id: str, error: Mapping[str, str] | None = None) -> None:
     """End the file of a drive whose process couldn't."""
-    with stream_file_path(home, drive).open("ab") as file:
+    with stream_file_path(home, drive_id).open("ab") as file:
         file.write((b"error\t" + dump_json(error) + b"\n" if error else b"") + b"end\t{}\n")
 
 
-async def drive_and_record(
-    options: Options, run: str, workflow: str, call: ProgramCall, live_renderer: Renderer
+async def drive_and_record_stream(
+    options: Options, run: str, workflow: str, call: ApiDriveRequest, live_renderer: Renderer
 ) -> None:
     """Drive a thread's run, and note in its rows how that ended; `pending`: a limit over all workers stopped it."""
     home, name = options.home, call.row.id
-    options = fleet.with_fleet_limits(options) if is_on_server(home) else options
+    options = fleet.with_fleet_limits(options) if is_store_on_server(home) else options
     client = Client(options)
-    api_rows.change(home, "drive", name, {"begun": True})
+    api_rows.update_api_row(home, "drive", name, {"begun": True})
     recorder = DriveRecorder(call, options, run)
     status, waits = "error", dict[str, Any]()
     try:
-        given = call.dialect.input_of(call.asked["input"])
-        renderers = [live_renderer, *call.dialect.renderers(recorder.write_workflow_event)]
-        outcome = await drive_call(client, run, workflow, call, given, recorder, renderers)
-        status = _drive_status_of_outcome(outcome)
-        if outcome.status in ("budget", "timeout") and (
-            wait := fleet.record_and_read_limit_stop(options, run)
-        ):
+        given = call.dialect.parse_input(call.request_kwargs["input"])
+        renderers = [live_renderer, *call.dialect.select_renderers(recorder.write_workflow_event)]
+        outcome = await drive_program_call(client, run, workflow, call, given, recorder, renderers)
+        status = _drive_status_from_outcome(outcome)
+        if outcome.status in ("budget", "timeout") and (wait := fleet.record_limit_stop(options, run)):
             status = "error" if wait.seconds is None else "pending"
             waits = {"again": True, "model": wait.model, "after_s": wait.seconds}
             if wait.seconds is None:
-                recorder.record_failure(InterlockError(wait.why))
+                recorder.write_failure_event(InterlockError(wait.why))
         elif outcome.status == "failed":
-            recorder.record_failure(InterlockError((outcome.error or {}).get("message", "It failed.")))
+            recorder.write_failure_event(InterlockError((outcome.error or {}).get("message", "It failed.")))
     except Exception as error:
-        recorder.record_failure(error if isinstance(error, InterlockError) else as_bug_error(error))
+        recorder.write_failure_event(error if isinstance(error, InterlockError) else as_bug_error(error))
         raise
     finally:
-        api_rows.change(
+        api_rows.update_api_row(
             home, "drive", name, {"status": status, "error": _error_fields(recorder.failed), **waits}
         )
         recorder.end_and_close(status)
 
 
-def _drive_status_of_outcome(outcome: Outcome) -> str:
+def _drive_status_from_outcome(outcome: Outcome) -> str:
     ends = {"failed": "error", "cancelled": "interrupted", "timeout": "timeout", "lost": "error"}
     return ends.get(outcome.status, "success")
 

@@ -32,10 +32,14 @@ class EventPiece(NamedTuple):
 
 
 async def follow_event_pieces(
-    home: Path, drive: str, is_unfinished: Callable[[], bool], after_number: int = -1, only_new: bool = False
+    home: Path,
+    drive_id: str,
+    is_unfinished: Callable[[], bool],
+    after_number: int = -1,
+    only_new: bool = False,
 ) -> AsyncGenerator[EventPiece | None]:
     """A drive's events after a number, until it has ended; None: nothing for a while. `only_new`: later ones only."""
-    path, number, silent = stream_file_path(home, drive), -1, 0.0
+    path, number, silent = stream_file_path(home, drive_id), -1, 0.0
     event, head = "", b""
     if not path.exists():
         return

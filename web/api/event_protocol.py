@@ -98,7 +98,7 @@ def input_requested_event(interrupt: Mapping[str, Any], namespace: Sequence[str]
     return build_protocol_event("input.requested", data, namespace)
 
 
-def is_event_subscribed(subscription: Mapping[str, Any], event: Mapping[str, Any]) -> bool:
+def matches_subscription(subscription: Mapping[str, Any], event: Mapping[str, Any]) -> bool:
     """Return whether a subscription (channels, namespaces, depth, since) wants a numbered event."""
     method, params, since = event["method"], event["params"], subscription.get("since")
     if isinstance(since, int) and not isinstance(since, bool) and event["seq"] <= since:

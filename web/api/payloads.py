@@ -27,12 +27,12 @@ class NotFoundError(RefusedError):
         super().__init__(404, detail)
 
 
-def thread_id_of_run(run: str) -> str:
+def thread_id_for_run(run: str) -> str:
     """Return the thread that a run is for programs, unless one of them named it."""
     return str(uuid5(_RUNS, run))
 
 
-def assistant_id_of_workflow(workflow: str) -> str:
+def assistant_id_for_workflow(workflow: str) -> str:
     """Return the assistant that a workflow is."""
     return str(uuid5(_GRAPHS, workflow))
 

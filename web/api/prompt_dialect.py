@@ -8,8 +8,8 @@ from pydantic import BaseModel
 from typing_extensions import override
 
 from interlock.engine.client import Client, Outcome, Renderer
-from interlock.engine.client.program_drive import Dialect
-from interlock.engine.client.requests import answer_choices, brief_arguments
+from interlock.engine.client.program_drive import ProgramDialect
+from interlock.engine.client.requests import answer_choices, summarize_arguments
 from interlock.graphs.pipeline import Pipeline
 from interlock.state.calls import ApprovalRequest
 from interlock.state.errors import InputError
@@ -17,80 +17,84 @@ from interlock.state.messages import Message
 
 
 @dataclass(frozen=True)
-class PromptDialect(Dialect):
+class PromptDialect(ProgramDialect):
     """Messages become prompts, the chain's records become messages, and requests become interrupts."""
 
     prompt_field: str
     """The input that a prompt fills; empty: none."""
 
     @override
-    def input_of(self, given: Any) -> Any:
+    def parse_input(self, given: Any) -> Any:
         """Return the input, with what a person said last in a list of messages as the prompt."""
         if isinstance(given, dict) and self.prompt_field not in given and "messages" in given:
             return {self.prompt_field: last_prompt_text(cast("dict[str, Any]", given))}
         return cast(Any, given)
 
     @override
-    def start_input(self, workflow: str, given: Any) -> Any:
+    def build_start_input(self, workflow: str, given: Any) -> Any:
         if not isinstance(given or {}, dict):
             raise InputError(f"The input of {workflow!r} must be a JSON object, not {given!r}.")
         return given or {}
 
     @override
-    def begins_with(self, command: Any) -> bool:
+    def can_begin_with(self, command: Any) -> bool:
         return False
 
     @override
-    def fork_point(self, checkpoint: Mapping[str, Any]) -> str | None:
+    def fork_checkpoint_id(self, checkpoint: Mapping[str, Any]) -> str | None:
         return checkpoint.get("checkpoint_id")
 
     @override
-    def renderers(self, emitted: Renderer) -> Sequence[Renderer]:
-        return (emitted,)
+    def select_renderers(self, event_writer: Renderer) -> Sequence[Renderer]:
+        return (event_writer,)
 
     @override
     def stream_options(self, app: Any) -> dict[str, Any]:
         return {}
 
     @override
-    def shaped(self, data: Any, transcript: Callable[[], Any], asked: Callable[[Any], dict[str, Any]]) -> Any:
+    def format_state(
+        self, data: Any, get_transcript: Callable[[], Any], format_interrupt: Callable[[Any], dict[str, Any]]
+    ) -> Any:
         if not isinstance(data, dict):
             return data
         made: dict[str, Any] = {**cast("dict[str, Any]", data)}
         if isinstance(head := made.get("head"), str) and head:
-            chain = transcript()
+            chain = get_transcript()
             made["messages"] = to_langchain_messages(
                 (name, chain.read_message(name)) for name in chain.record_ids(head)
             )
         if made.get("__interrupt__"):
-            made["__interrupt__"] = [asked(one) for one in made["__interrupt__"]]
+            made["__interrupt__"] = [format_interrupt(one) for one in made["__interrupt__"]]
         return made
 
     @override
-    def shaped_interrupts(self, params: Mapping[str, Any], asked: Callable[[Any], Any]) -> dict[str, Any]:
-        return {**params, "interrupts": [asked(one) for one in params.get("interrupts") or ()]}
+    def format_interrupts(
+        self, params: Mapping[str, Any], format_interrupt: Callable[[Any], Any]
+    ) -> dict[str, Any]:
+        return {**params, "interrupts": [format_interrupt(one) for one in params.get("interrupts") or ()]}
 
     @override
-    def schemas(self, workflow: Pipeline) -> dict[str, type[BaseModel]]:
+    def schema_models(self, workflow: Pipeline) -> dict[str, type[BaseModel]]:
         return {"input_schema": workflow.input, "output_schema": workflow.output}
 
     @override
-    async def go_on(
+    async def continue_run(
         self,
         client: Client,
         run: str,
-        given: Any,
-        moves: Mapping[str, Any],
+        graph_input: Any,
+        command_fields: Mapping[str, Any],
         checkpoint: Mapping[str, Any],
         renderers: Sequence[Renderer],
     ) -> Outcome:
-        text = str(given.get(self.prompt_field) or "").strip() if given else ""
+        text = str(graph_input.get(self.prompt_field) or "").strip() if graph_input else ""
         return await client.resume(run, text or None, renderers=renderers, replace_unfinished=True)
 
 
-def dialect_of_workflow(workflow: Pipeline) -> Dialect:
+def dialect_for_workflow(workflow: Pipeline) -> ProgramDialect:
     """Return how programs speak to a workflow."""
-    return Dialect() if workflow.speaks_langgraph else PromptDialect(workflow.prompt_field or "")
+    return ProgramDialect() if workflow.speaks_langgraph else PromptDialect(workflow.prompt_field or "")
 
 
 def to_langchain_messages(records: Iterable[tuple[str, Message]]) -> list[dict[str, Any]]:
@@ -127,7 +131,7 @@ def request_payload(request_id: str, request: ApprovalRequest) -> dict[str, Any]
     return {
         "request": request_id,
         "kind": request.kind,
-        "question": f"{request.call.name} {brief_arguments(request.call.args)}".strip(),
+        "question": f"{request.call.name} {summarize_arguments(request.call.args)}".strip(),
         "tool": request.call.name,
         "args": request.call.args,
         "reason": request.reason,

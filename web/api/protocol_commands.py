@@ -18,7 +18,7 @@ from interlock.web.api.app_auth import VISIBILITY, AppAuth, authorize_thread_act
 from interlock.web.api.drive_recorder import stream_file_path
 from interlock.web.api.payloads import dump_json, json_response, parse_uuid, read_object_field
 from interlock.web.api.runs import Runs
-from interlock.web.endpoints import RefusedError, check_role, read_json_body, restrict_user_code
+from interlock.web.endpoints import RefusedError, check_role, forbid_user_code_by_role, read_json_body
 from interlock.web.roles import Person, required_role
 
 _ENDS = {"success": "completed"}
@@ -71,9 +71,9 @@ class ProtocolCommands:
         if method == "run.start":
             return await self._start_drive(thread_id, params, person)
         if method == "input.respond":
-            return await self._answer_interrupts(self.threads.find_thread(thread_id), params, person)
+            return await self._answer_interrupts(self.threads.require_thread(thread_id), params, person)
         if method == "agent.getTree":
-            status = self.threads.thread_status(self.threads.find_thread(thread_id), None)
+            status = self.threads.thread_status(self.threads.require_thread(thread_id), None)
             if status != "busy":
                 raise CommandError("no_such_run", "No active run is bound to this thread.")
             return {"tree": {"namespace": [], "status": status, "children": []}}
@@ -82,7 +82,7 @@ class ProtocolCommands:
     async def _start_drive(self, thread_id: str, params: Mapping[str, Any], person: Person) -> dict[str, Any]:
         if not params.get("assistant_id"):
             raise CommandError("invalid_argument", "run.start requires an assistant_id.")
-        thread = self.runs.find_or_make_thread(thread_id, {"if_not_exists": "create"})
+        thread = self.runs.find_or_build_thread(thread_id, {"if_not_exists": "create"})
         at = read_object_field(read_object_field(params, "config"), "configurable").get("checkpoint_id")
         strategy = params.get("multitaskStrategy")
         given = {
@@ -91,10 +91,12 @@ class ProtocolCommands:
             "multitask_strategy": strategy or "enqueue",
             "checkpoint_id": at,
         }
-        waits = threads.list_waiting(self.threads.options, thread.run) if thread.run else []
+        waits = threads.load_waiting_requests(self.threads.options, thread.run) if thread.run else []
         if waits and params.get("input") is not None and strategy is None:
             given |= {"input": None, "command": {"resume": params["input"]}}
-        return {"run_id": (await self.queues.enqueue_drive(given, thread, person, is_protocol=True)).id}
+        return {
+            "run_id": (await self.queues.enqueue_drive(given, thread, person, uses_event_protocol=True)).id
+        }
 
     async def _answer_interrupts(
         self, thread: api_rows.ApiRow, params: Mapping[str, Any], person: Person
@@ -108,8 +110,8 @@ class ProtocolCommands:
             if self.threads.thread_status(thread, None) != "busy":
                 break
             await asyncio.sleep(_LOOK_S)
-        thread = self.threads.find_thread(thread.id)
-        waits = threads.list_waiting(self.threads.options, thread.run) if thread.run else []
+        thread = self.threads.require_thread(thread.id)
+        waits = threads.load_waiting_requests(self.threads.options, thread.run) if thread.run else []
         known = {one.interrupt for one in waits}
         if unknown := [name for name in answers if name not in known]:
             raise CommandError("no_such_interrupt", f"Unknown or already-consumed interrupt: {unknown[0]}")
@@ -122,7 +124,7 @@ class ProtocolCommands:
             "assistant_id": drives[0].body["assistant_id"],
             "command": {"resume": answers, **more},
         }
-        await self.queues.enqueue_drive(given, thread, person, is_protocol=True)
+        await self.queues.enqueue_drive(given, thread, person, uses_event_protocol=True)
         return {}
 
     async def stream_events(self, request: Request) -> Response:
@@ -130,25 +132,27 @@ class ProtocolCommands:
         if wrong := _describe_channels_problem(given.get("channels")):
             raise RefusedError(400, wrong)
         return drive_streams.EventStreamResponse(
-            self._encode_subscribed_events(self.threads.find_thread(request.path_params["thread"]).id, given)
+            self._encode_subscribed_events(
+                self.threads.require_thread(request.path_params["thread"]).id, given
+            )
         )
 
     async def _encode_subscribed_events(
-        self, thread: str, subscription: Mapping[str, Any]
+        self, thread_id: str, subscription: Mapping[str, Any]
     ) -> AsyncIterator[bytes]:
         yield b": connected\r\n\r\n"
-        async for made in self.follow_thread_events(thread):
+        async for made in self.follow_thread_events(thread_id):
             if made is None:
                 yield b": heartbeat\r\n\r\n"
-            elif event_protocol.is_event_subscribed(subscription, made):
+            elif event_protocol.matches_subscription(subscription, made):
                 yield drive_streams.format_sse(made["method"], dump_json(made), str(made["seq"]))
 
-    async def follow_thread_events(self, thread: str) -> AsyncIterator[dict[str, Any] | None]:
+    async def follow_thread_events(self, thread_id: str) -> AsyncIterator[dict[str, Any] | None]:
         """All events of a thread's drives by this protocol, from the first one; then live. None: nothing for now."""
         number, beat = 0, 0.0
         seen: set[str] = set()
         while True:
-            there = [one for one in reversed(self.threads.list_drives(thread)) if one.id not in seen]
+            there = [one for one in reversed(self.threads.list_drives(thread_id)) if one.id not in seen]
             for drive in (one for one in there if one.body["kwargs"]["protocol"]):
                 if not stream_file_path(self.home, drive.id).exists():
                     number += drive.body.get("events", 0)
@@ -189,7 +193,7 @@ class ProtocolCommands:
                 failed = json.loads(line.data)["message"]
         while self.queues.is_drive_unfinished(drive.id):
             await asyncio.sleep(_LOOK_S)
-        now = api_rows.served(self.home, "drive", drive.id)
+        now = api_rows.find_api_row(self.home, "drive", drive.id)
         if asks and not failed:
             return
         ended = _ENDS.get(now.body["status"] if now else "", "failed")
@@ -240,11 +244,11 @@ async def serve_event_socket(commands: ProtocolCommands, app_auth: AppAuth | Non
         thread = parse_uuid(socket.path_params["thread"], "thread")
         VISIBILITY.set(await authorize_thread_action(app_auth, person, "read", {"thread_id": thread}))
         if app_auth:
-            commands.threads.find_thread(thread)
+            commands.threads.require_thread(thread)
     except RefusedError as error:
         await socket.close(1008, str(error))
         return
-    restrict_user_code(person)
+    forbid_user_code_by_role(person)
     await socket.accept()
     talk = _SocketSession(commands, socket, thread, person, app_auth)
     tasks = [asyncio.ensure_future(work) for work in (talk.send_events(), talk.receive_commands())]
@@ -275,7 +279,7 @@ class _SocketSession:
         """Events of the thread that were looked at."""
         self._lock = asyncio.Lock()
 
-    async def _send(self, data: Mapping[str, Any]) -> None:
+    async def _send_json(self, data: Mapping[str, Any]) -> None:
         async with asyncio.timeout(drive_streams.PATIENCE_S):
             await self._socket.send_text(dump_json(data).decode())
 
@@ -287,8 +291,8 @@ class _SocketSession:
                     continue
                 async with self._lock:
                     self._told = made["seq"]
-                    if any(event_protocol.is_event_subscribed(one, made) for one in self._wanted.values()):
-                        await self._send(made)
+                    if any(event_protocol.matches_subscription(one, made) for one in self._wanted.values()):
+                        await self._send_json(made)
 
     async def receive_commands(self) -> None:
         while True:
@@ -308,7 +312,7 @@ class _SocketSession:
 
     async def _send_under_lock(self, data: Mapping[str, Any]) -> None:
         async with self._lock:
-            await self._send(data)
+            await self._send_json(data)
 
     async def _send_success(self, command_id: int, result: Mapping[str, Any]) -> None:
         await self._send_under_lock({"type": "success", "id": command_id, "result": result, "meta": _META})
@@ -359,9 +363,9 @@ class _SocketSession:
                 async for made in found:
                     if made is None:
                         continue
-                    if event_protocol.is_event_subscribed(params, made) and not any(
-                        event_protocol.is_event_subscribed(o, made) for o in others
+                    if event_protocol.matches_subscription(params, made) and not any(
+                        event_protocol.matches_subscription(o, made) for o in others
                     ):
-                        await self._send(made)
+                        await self._send_json(made)
                     if made["seq"] >= self._told:
                         return

@@ -212,7 +212,7 @@ _BODIES: Mapping[str, tuple[Mapping[str, _Schema], tuple[str, ...]]] = {
 _WHY = {"assistant_id": ": the id of an assistant, or a workflow's name"}
 
 
-def validate_body_before(
+def add_body_validation(
     handler: Callable[[Request], Awaitable[Any]], body_kind: str
 ) -> Callable[[Request], Awaitable[Any]]:
     """Return an endpoint for a body of this kind; `-`: it has none, or checks its own. Raises `RefusedError`."""

@@ -11,12 +11,12 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, WebSocketRoute
 
 from interlock.engine.client import Client
-from interlock.web.api.app_auth import AppAuth, authorize_before
+from interlock.web.api.app_auth import AppAuth, add_authorization
 from interlock.web.api.assistants import Assistants
 from interlock.web.api.drive_queues import DriveQueues
 from interlock.web.api.payloads import json_response
 from interlock.web.api.protocol_commands import ProtocolCommands, serve_event_socket
-from interlock.web.api.request_schemas import validate_body_before
+from interlock.web.api.request_schemas import add_body_validation
 from interlock.web.api.runs import Runs
 from interlock.web.api.store_items import StoreItems
 from interlock.web.api.threads import Threads
@@ -55,8 +55,8 @@ POST   /threads/{thread}/stream/events          view   commands.stream_events   
 POST   /threads/{thread}/commands               decide commands.handle_command       threads.create_run -
 GET    /threads/{thread}/runs                   view   runs.list_runs                threads.read -
 POST   /threads/{thread}/runs                   decide runs.create_run               threads.create_run run
-POST   /threads/{thread}/runs/stream            decide runs.create_and_stream        threads.create_run run
-POST   /threads/{thread}/runs/wait              decide runs.create_and_wait          threads.create_run run
+POST   /threads/{thread}/runs/stream            decide runs.create_and_stream_run        threads.create_run run
+POST   /threads/{thread}/runs/wait              decide runs.create_and_await_run          threads.create_run run
 POST   /threads/{thread}/runs/crons             view   server.refuse_crons           - -
 GET    /threads/{thread}/runs/{run}             view   runs.get_run                  threads.read -
 DELETE /threads/{thread}/runs/{run}             drive  runs.delete_run               threads.delete -
@@ -64,9 +64,9 @@ GET    /threads/{thread}/runs/{run}/join        view   runs.join_run            
 GET    /threads/{thread}/runs/{run}/stream      view   runs.join_run_stream          threads.read -
 POST   /threads/{thread}/runs/{run}/cancel      drive  runs.cancel_run               threads.update -
 POST   /runs                                    drive  runs.create_run               threads.create_run run.alone
-POST   /runs/stream                             drive  runs.create_and_stream        threads.create_run run.alone
-POST   /runs/wait                               drive  runs.create_and_wait          threads.create_run run.alone
-POST   /runs/batch                              drive  runs.create_batch             threads.create_run runs
+POST   /runs/stream                             drive  runs.create_and_stream_run        threads.create_run run.alone
+POST   /runs/wait                               drive  runs.create_and_await_run          threads.create_run run.alone
+POST   /runs/batch                              drive  runs.create_run_batch             threads.create_run runs
 POST   /runs/cancel                             drive  runs.cancel_runs              threads.update runs.cancel
 POST   /runs/crons                              view   server.refuse_crons           - -
 POST   /runs/crons/search                       view   server.refuse_crons           - -
@@ -81,12 +81,12 @@ POST   /store/namespaces                        view   items.list_namespaces    
 """
 
 
-def build_api_routes(
+def build_routes_and_resume_callback(
     client: Client, app: Any = None, app_auth: AppAuth | None = None
 ) -> tuple[list[BaseRoute], Callable[[], None]]:
     """Return the API's routes, and what goes on with the runs that an earlier server left: to be called in the loop.
 
-    `app`: what a langgraph.json asks of a server (`ListedApp`); it may close some. `app_auth`: lets programs in
+    `app`: what a langgraph.json asks of a server (`LangGraphApp`); it may close some. `app_auth`: lets programs in
     instead of tokens.
     """
     threads = Threads(client)
@@ -105,13 +105,17 @@ def build_api_routes(
     socket = WebSocketRoute(
         "/threads/{thread}/stream/events", partial(serve_event_socket, commands, app_auth)
     )
-    made = build_routes(TABLE, owners, wrap=partial(_validate_and_authorize_before, app_auth=app_auth))
+    made = build_routes(
+        TABLE, owners, wrap_handler=partial(_add_validation_and_authorization, app_auth=app_auth)
+    )
     closed = tuple(path for name, path in _CLOSED.items() if app and app.http.get(name))
     return [one for one in (socket, *made) if not one.path.startswith(closed)], runs.resume_abandoned_runs
 
 
-def _validate_and_authorize_before(handler: Any, needs: str, body_kind: str, app_auth: AppAuth | None) -> Any:
-    return validate_body_before(authorize_before(handler, needs, app_auth), body_kind)
+def _add_validation_and_authorization(
+    handler: Any, resource_action: str, body_kind: str, app_auth: AppAuth | None
+) -> Any:
+    return add_body_validation(add_authorization(handler, resource_action, app_auth), body_kind)
 
 
 _CLOSED = {

@@ -56,13 +56,13 @@ class Runs:
     def drive_from_path(self, request: Request) -> api_rows.ApiRow:
         """Return the drive that the address names. Raises `RefusedError`."""
         parse_uuid(thread := request.path_params["thread"], "thread")
-        found = api_rows.served(self._home, "drive", parse_uuid(request.path_params["run"], "run"))
+        found = api_rows.find_api_row(self._home, "drive", parse_uuid(request.path_params["run"], "run"))
         if found is None or found.thread != thread or not self._is_drive_visible(found):
             raise NotFoundError("Run not found")
         return found
 
     def _is_drive_visible(self, drive: api_rows.ApiRow) -> bool:
-        thread = api_rows.served(self._home, "thread", drive.thread)
+        thread = api_rows.find_api_row(self._home, "thread", drive.thread)
         return thread is None or is_visible("threads", thread)
 
     def resume_abandoned_runs(self) -> None:
@@ -71,18 +71,18 @@ class Runs:
         for thread in api_rows.list_api_rows(self._home, "thread"):
             if thread.body.get("temporary"):
                 for one in self.threads.list_drives(thread.id):
-                    self._schedule_temporary_removal(thread, one)
+                    self._schedule_temporary_thread_removal(thread, one)
 
     # The routes
 
-    async def _enqueue_from_request(
+    async def _enqueue_requested_drive(
         self, request: Request
     ) -> tuple[api_rows.ApiRow, dict[str, Any], api_rows.ApiRow]:
         given = await read_json_body(request)
-        thread = self.find_or_make_thread(request.path_params.get("thread"), given)
+        thread = self.find_or_build_thread(request.path_params.get("thread"), given)
         return thread, given, await self.queues.enqueue_drive(given, thread, request.state.person)
 
-    def find_or_make_thread(self, thread_id: str | None, body: Mapping[str, Any]) -> api_rows.ApiRow:
+    def find_or_build_thread(self, thread_id: str | None, body: Mapping[str, Any]) -> api_rows.ApiRow:
         """Return the thread that a drive is for; without a name, one for it alone. A new one has no row yet.
 
         Raises `RefusedError`.
@@ -93,84 +93,86 @@ class Runs:
             temporary: dict[str, Any] = {"temporary": body.get("on_completion") != "keep"}
             return _build_unsaved_thread(str(uuid4()), body, temporary)
         try:
-            return self.threads.find_thread(thread_id)
+            return self.threads.require_thread(thread_id)
         except NotFoundError:
             thread = parse_uuid(thread_id, "thread")
-            if body.get("if_not_exists") != "create" or api_rows.served(self._home, "thread", thread):
+            if body.get("if_not_exists") != "create" or api_rows.find_api_row(self._home, "thread", thread):
                 raise  # also if it is somebody else's
             return _build_unsaved_thread(thread, body, {})
 
     async def create_run(self, request: Request) -> Response:
-        thread, _given, made = await self._enqueue_from_request(request)
-        self._schedule_temporary_removal(thread, made)
+        thread, _given, made = await self._enqueue_requested_drive(request)
+        self._schedule_temporary_thread_removal(thread, made)
         return json_response(
             self.run_json(made), headers={"content-location": _created_drive_url(request, made)}
         )
 
-    async def create_batch(self, request: Request) -> Response:
+    async def create_run_batch(self, request: Request) -> Response:
         given = getattr(request.state, "batch", None) or await read_json_list_body(request)
         found = list[Any]()
-        wanted = [(self.find_or_make_thread(None, one), one) for one in given]
+        wanted = [(self.find_or_build_thread(None, one), one) for one in given]
         for thread, one in wanted:
             await self.queues.build_drive_row_and_delay(one, thread, request.state.person)
         for thread, one in wanted:
             made = await self.queues.enqueue_drive(one, thread, request.state.person)
-            self._schedule_temporary_removal(thread, made)
+            self._schedule_temporary_thread_removal(thread, made)
             found.append(self.run_json(made))
         return json_response(found)
 
-    def _follow_drive_pieces(
+    def _follow_drive_event_pieces(
         self, drive: api_rows.ApiRow, after_number: int = -1, only_new: bool = False
     ) -> AsyncIterator[drive_streams.EventPiece | None]:
         return drive_streams.follow_event_pieces(
             self._home, drive.id, lambda: self.queues.is_drive_unfinished(drive.id), after_number, only_new
         )
 
-    async def create_and_stream(self, request: Request) -> Response:
-        thread, given, made = await self._enqueue_from_request(request)
+    async def create_and_stream_run(self, request: Request) -> Response:
+        thread, given, made = await self._enqueue_requested_drive(request)
         place = _created_drive_url(request, made)
         headers = {"location": f"{place}/stream", "content-location": place}
-        self._schedule_temporary_removal(thread, made)
+        self._schedule_temporary_thread_removal(thread, made)
         found = drive_streams.encode_sse(
-            self._follow_drive_pieces(made), frozenset(), bool(given.get("stream_resumable"))
+            self._follow_drive_event_pieces(made), frozenset(), bool(given.get("stream_resumable"))
         )
-        gone = self._disconnect_callback(made, given.get("on_disconnect") == "cancel")
+        gone = self._disconnect_callback_or_none(made, given.get("on_disconnect") == "cancel")
         return drive_streams.EventStreamResponse(found, headers, gone)
 
-    def _disconnect_callback(
-        self, drive: api_rows.ApiRow, stop_wanted: bool
+    def _disconnect_callback_or_none(
+        self, drive: api_rows.ApiRow, stop_on_disconnect: bool
     ) -> Callable[[], Awaitable[None]] | None:
-        """Return what stops a drive when its reader is gone, if that `stop_wanted` it."""
-        return partial(self.queues.stop_drive, drive, why=_LEFT) if stop_wanted else None
+        """Return what stops a drive when its reader is gone, if that `stop_on_disconnect` it."""
+        return partial(self.queues.stop_drive, drive, why=_LEFT) if stop_on_disconnect else None
 
-    async def create_and_wait(self, request: Request) -> Response:
-        thread, given, made = await self._enqueue_from_request(request)
+    async def create_and_await_run(self, request: Request) -> Response:
+        thread, given, made = await self._enqueue_requested_drive(request)
 
         async def await_result() -> Any:
             values = await self._await_drive_result(made)
             await self._remove_temporary_thread(thread, made)
             return values
 
-        return self._waiting_response(await_result(), made, given.get("on_disconnect") == "cancel")
+        return self._keep_alive_result_response(await_result(), made, given.get("on_disconnect") == "cancel")
 
-    def _waiting_response(self, work: Any, drive: api_rows.ApiRow, stop_on_disconnect: bool) -> Response:
+    def _keep_alive_result_response(
+        self, work: Any, drive: api_rows.ApiRow, stop_on_disconnect: bool
+    ) -> Response:
         found, headers = drive_streams.stream_spaces_until_result(work), _location_headers(drive, "join")
-        gone = self._disconnect_callback(drive, stop_on_disconnect)
+        gone = self._disconnect_callback_or_none(drive, stop_on_disconnect)
         return drive_streams.EventStreamResponse(found, headers, gone, "application/json")
 
     async def _await_drive_result(self, drive: api_rows.ApiRow) -> Any:
         found = await drive_streams.read_final_values_or_error(
-            drive_streams.join_event_pieces(self._follow_drive_pieces(drive))
+            drive_streams.join_event_pieces(self._follow_drive_event_pieces(drive))
         )
-        return await self._read_thread_values(drive) if found is None else found
+        return await self._read_thread_values_or_interrupts(drive) if found is None else found
 
-    async def _read_thread_values(self, drive: api_rows.ApiRow) -> Any:
-        thread = self.threads.find_thread(drive.thread)
+    async def _read_thread_values_or_interrupts(self, drive: api_rows.ApiRow) -> Any:
+        thread = self.threads.require_thread(drive.thread)
         found = await asyncio.to_thread(self.threads.thread_json, thread)
         asked = [item for items in read_object_field(found, "interrupts").values() for item in items]
         return {"__interrupt__": asked} if asked else read_object_field(found, "values")
 
-    def _schedule_temporary_removal(self, thread: api_rows.ApiRow, drive: api_rows.ApiRow) -> None:
+    def _schedule_temporary_thread_removal(self, thread: api_rows.ApiRow, drive: api_rows.ApiRow) -> None:
         if thread.body.get("temporary"):
             self._run_in_background(self._remove_temporary_thread(thread, drive))
 
@@ -185,7 +187,7 @@ class Runs:
             return
         while self.queues.is_drive_unfinished(drive.id) or self.queues.is_drive_process_alive(drive.id):
             await asyncio.sleep(0.1)
-        run = (api_rows.served(self._home, "drive", drive.id) or drive).run
+        run = (api_rows.find_api_row(self._home, "drive", drive.id) or drive).run
         if run and self._client.find_exact_run(run):
             with suppress(InterlockError):
                 await asyncio.to_thread(self._client.remove_run, run)
@@ -193,7 +195,7 @@ class Runs:
         api_rows.remove_api_row(self._home, "thread", thread.id)
 
     async def list_runs(self, request: Request) -> Response:
-        thread, given = self.threads.find_thread(request.path_params["thread"]), request.query_params
+        thread, given = self.threads.require_thread(request.path_params["thread"]), request.query_params
         fields = read_selected_fields({"select": given.getlist("select")}, _FIELDS)
         found = [
             one
@@ -221,7 +223,7 @@ class Runs:
         except NotFoundError:
             return json_response({"__error__": _NO_RUN}, headers=_missing_run_headers(request))
         stops = request.query_params.get("cancel_on_disconnect") == "true"
-        return self._waiting_response(self._await_drive_result(one), one, stops)
+        return self._keep_alive_result_response(self._await_drive_result(one), one, stops)
 
     async def join_run_stream(self, request: Request) -> Response:
         try:
@@ -235,9 +237,9 @@ class Runs:
             mode.replace("messages-tuple", "messages") for mode in given.getlist("stream_mode") if mode
         )
         found = drive_streams.encode_sse(
-            self._follow_drive_pieces(one, after, live), modes, bool(one.body["kwargs"]["resumable"])
+            self._follow_drive_event_pieces(one, after, live), modes, bool(one.body["kwargs"]["resumable"])
         )
-        gone = self._disconnect_callback(one, given.get("cancel_on_disconnect") == "true")
+        gone = self._disconnect_callback_or_none(one, given.get("cancel_on_disconnect") == "true")
         return drive_streams.EventStreamResponse(found, _location_headers(one, "stream"), gone)
 
     async def stream_thread(self, request: Request) -> Response:
@@ -250,7 +252,7 @@ class Runs:
                 422, f"Invalid stream mode: {wrong[0]}. Expected of {', '.join(_THREAD_MODES)}."
             )
         return drive_streams.EventStreamResponse(
-            self._stream_thread_events(self.threads.find_thread(request.path_params["thread"]), modes)
+            self._stream_thread_events(self.threads.require_thread(request.path_params["thread"]), modes)
         )
 
     async def _stream_thread_events(
@@ -263,14 +265,14 @@ class Runs:
             for one in fresh:
                 seen.add(one.id)
                 async for piece in drive_streams.encode_sse(
-                    self._follow_drive_pieces(one), of_runs, True, bool(of_runs)
+                    self._follow_drive_event_pieces(one), of_runs, True, bool(of_runs)
                 ):
                     if modes & {"run_modes", "lifecycle"}:
                         yield piece
                 if modes & {"run_modes", "lifecycle"}:
                     done = dump_json({"status": "run_done", "run_id": one.id})
                     yield drive_streams.format_sse("metadata", done)
-            now = api_rows.served(self._home, "thread", thread.id) or thread
+            now = api_rows.find_api_row(self._home, "thread", thread.id) or thread
             if now.body.get("updates") != thread.body.get("updates") and "state_update" in modes:
                 state = await asyncio.to_thread(self.threads.read_state_json, now)
                 yield drive_streams.format_sse(

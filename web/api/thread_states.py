@@ -28,9 +28,9 @@ class ThreadStates:
         self.cached: dict[str, dict[str, Any]] = {}
         """Thread → its latest values, as of a look: looking changes no row."""
 
-    def latest_values_and_interrupts(self, thread: ApiRow, row: RunRow, status: str) -> dict[str, Any]:
+    def load_latest_values_and_interrupts(self, thread: ApiRow, row: RunRow, status: str) -> dict[str, Any]:
         """Return values and interrupts as they were when a drive last ended."""
-        latest = self.newest_known_values(thread)
+        latest = self.newest_recorded_values(thread)
         if status == "busy":
             latest = latest or {"values": None, "interrupts": None}
         elif latest.get("at") != row.updated:
@@ -39,7 +39,7 @@ class ThreadStates:
                 del self.cached[next(iter(self.cached))]
         return {name: latest[name] for name in ("values", "interrupts") if latest[name] is not None}
 
-    def newest_known_values(self, thread: ApiRow) -> dict[str, Any]:
+    def newest_recorded_values(self, thread: ApiRow) -> dict[str, Any]:
         """Return values and interrupts that were noted last; empty: none were."""
         noted, seen = read_object_field(thread.body, "latest"), self.cached.get(thread.id, {})
         return max(noted, seen, key=lambda one: one.get("at", 0))
@@ -49,7 +49,7 @@ class ThreadStates:
         try:
             values, interrupts = self._read_current_values_and_interrupts(row)
         except (ValueError, TypeError):
-            values, interrupts = self.newest_known_values(thread).get("values"), {}
+            values, interrupts = self.newest_recorded_values(thread).get("values"), {}
         return {"at": row.updated, "values": values, "interrupts": interrupts}
 
     def _read_current_values_and_interrupts(self, row: RunRow) -> tuple[Any, dict[str, Any] | None]:
@@ -80,7 +80,8 @@ class ThreadStates:
         """Return a snapshot as programs read it."""
         tasks = [self._task_json(thread, row, graph, task) for task in snapshot.tasks]
         at, before = (
-            _checkpoint_address_or_none(one, thread) for one in (snapshot.config, snapshot.parent_config)
+            _checkpoint_address_if_identified(one, thread)
+            for one in (snapshot.config, snapshot.parent_config)
         )
         metadata = {**snapshot.metadata, "thread_id": thread.id} if snapshot.metadata is not None else None
         return to_json_types(
@@ -124,7 +125,7 @@ class ThreadStates:
         """Return the state of a thread as programs read it, now or at a checkpoint. Raises `RefusedError`."""
         if row is None:
             return _EMPTY
-        with threads.open_graph(self.options, row.run) as found, _refuse_invalid_state():
+        with threads.open_graph(self.options, row.run) as found, _convert_invalid_state_errors():
             snapshot = threads.read_snapshot(found, checkpoint, subgraphs)
         is_named = snapshot.created_at is not None or checkpoint.get("checkpoint_id")
         return self._snapshot_json(thread, row, found, snapshot) if is_named else _EMPTY
@@ -139,13 +140,13 @@ class ThreadStates:
         metadata: Mapping[str, Any],
     ) -> list[Any]:
         """Return snapshots of a thread as programs read them, the newest first. Raises `RefusedError`."""
-        with threads.open_graph(self.options, row.run) as found, _refuse_invalid_state():
+        with threads.open_graph(self.options, row.run) as found, _convert_invalid_state_errors():
             taken = threads.read_history(found, limit, before, checkpoint, metadata)
             return [self._snapshot_json(thread, row, found, one) for one in taken]
 
 
 @contextmanager
-def _refuse_invalid_state() -> Generator[None]:
+def _convert_invalid_state_errors() -> Generator[None]:
     """Raise `RefusedError` for a state that the types of its graph refuse."""
     try:
         yield
@@ -158,6 +159,6 @@ def thread_checkpoint_address(config: Any, thread: ApiRow) -> dict[str, Any] | N
     return {**found, "thread_id": thread.id} if found else None
 
 
-def _checkpoint_address_or_none(config: Any, thread: ApiRow) -> dict[str, Any] | None:
+def _checkpoint_address_if_identified(config: Any, thread: ApiRow) -> dict[str, Any] | None:
     found = thread_checkpoint_address(config, thread)
     return found if found and "checkpoint_id" in found else None

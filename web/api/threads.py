@@ -17,11 +17,11 @@ from starlette.responses import Response
 
 from interlock.engine.client import PIPELINES, Client, RunRow, api_rows, threads
 from interlock.state.errors import InterlockError
-from interlock.web.api.app_auth import can_see_runs, is_visible, ownership_fields
+from interlock.web.api.app_auth import can_see_runs_without_thread, is_visible, ownership_fields
 from interlock.web.api.drive_recorder import stream_file_path
 from interlock.web.api.payloads import (
     NotFoundError,
-    assistant_id_of_workflow,
+    assistant_id_for_workflow,
     iso_time,
     json_response,
     matches_filter,
@@ -32,7 +32,7 @@ from interlock.web.api.payloads import (
     read_string_list_field,
     read_whole_number,
     select_fields,
-    thread_id_of_run,
+    thread_id_for_run,
     value_at_path,
 )
 from interlock.web.api.request_schemas import THREAD_FIELDS
@@ -65,31 +65,31 @@ class Threads:
 
     def runs_by_id(self, *threads: api_rows.ApiRow) -> dict[str, RunRow]:
         """Return the runs of threads, by their ids."""
-        return {row.run: row for row in self.client.named_runs([one.run for one in threads if one.run])}
+        return {row.run: row for row in self.client.runs_by_id([one.run for one in threads if one.run])}
 
-    def _build_thread_of_run(self, row: RunRow) -> api_rows.ApiRow:
+    def _build_thread_from_run(self, row: RunRow) -> api_rows.ApiRow:
         about = {
             "graph_id": row.workflow,
-            "assistant_id": assistant_id_of_workflow(row.workflow),
+            "assistant_id": assistant_id_for_workflow(row.workflow),
             "title": row.title,
         }
-        return api_rows.ApiRow(thread_id_of_run(row.run), "", row.run, {"metadata": about}, row.created)
+        return api_rows.ApiRow(thread_id_for_run(row.run), "", row.run, {"metadata": about}, row.created)
 
-    def find_thread(self, thread_id: object) -> api_rows.ApiRow:
+    def require_thread(self, thread_id: object) -> api_rows.ApiRow:
         """Return the thread with this id. Raises `RefusedError`."""
         thread = parse_uuid(thread_id, "thread")
-        found = api_rows.served(self.home, "thread", thread)
+        found = api_rows.find_api_row(self.home, "thread", thread)
         if found and is_visible("threads", found):
             return found
-        row = None if found else self._find_run_of_unnamed_thread(thread)
-        if row and is_visible("threads", made := self._build_thread_of_run(row)):
+        row = None if found else self._find_run_by_derived_thread_id(thread)
+        if row and is_visible("threads", made := self._build_thread_from_run(row)):
             return made
         raise NotFoundError(f"Thread {thread} not found")
 
     def ensure_thread_row(self, thread: api_rows.ApiRow) -> None:
         """Give a run's thread a row of its own, where it has none."""
-        if api_rows.served(self.home, "thread", thread.id) is None:
-            api_rows.serve(self.home, "thread", thread.id, thread.body, run=thread.run)
+        if api_rows.find_api_row(self.home, "thread", thread.id) is None:
+            api_rows.insert_api_row(self.home, "thread", thread.id, thread.body, run=thread.run)
 
     def list_drives(self, thread_id: str) -> list[api_rows.ApiRow]:
         return api_rows.list_api_rows(self.home, "drive", thread=thread_id)
@@ -162,7 +162,9 @@ class Threads:
             if "copied" in thread.body:
                 del found["values"]
             return {**found, "error": taken_back["error"]} if taken_back else found
-        state = self._states.latest_values_and_interrupts(thread, row, status) if row and with_values else {}
+        state = (
+            self._states.load_latest_values_and_interrupts(thread, row, status) if row and with_values else {}
+        )
         error = drives[0].body.get("error") if drives else row and row.error
         is_shown = status != "idle" or (drives and drives[0].id != thread.body.get("over"))
         if taken_back:
@@ -175,7 +177,7 @@ class Threads:
         """Keep the values with which a drive ended, for as long as the next one works."""
         if row := self._find_run_row(thread):
             self.ensure_thread_row(thread)
-            api_rows.change(
+            api_rows.update_api_row(
                 self.home,
                 "thread",
                 thread.id,
@@ -189,27 +191,27 @@ class Threads:
         name = (
             parse_uuid(given["thread_id"], "thread") if given.get("thread_id") is not None else str(uuid4())
         )
-        if api_rows.served(self.home, "thread", name) or self._find_run_of_unnamed_thread(name):
+        if api_rows.find_api_row(self.home, "thread", name) or self._find_run_by_derived_thread_id(name):
             if given.get("if_exists") != "do_nothing":
                 raise RefusedError(409, f"Thread {name} already exists")
-            return json_response(self.thread_json(self.find_thread(name)))
+            return json_response(self.thread_json(self.require_thread(name)))
         if given.get("supersteps"):
             raise RefusedError(422, "`supersteps` aren't supported: start a run, or copy a thread.")
         kept = {"metadata": read_object_field(given, "metadata"), **ownership_fields()}
-        return json_response(self.thread_json(api_rows.serve(self.home, "thread", name, kept)))
+        return json_response(self.thread_json(api_rows.insert_api_row(self.home, "thread", name, kept)))
 
-    def _find_run_of_unnamed_thread(self, thread_id: str) -> RunRow | None:
+    def _find_run_by_derived_thread_id(self, thread_id: str) -> RunRow | None:
         """Return the run that is this thread without that a program named it."""
         if thread_id not in self._runs:
             known = {*self._runs.values()}
             new = (run for run in threads.run_names(self.home) if run not in known)
-            self._runs |= {thread_id_of_run(run): run for run in new}
+            self._runs |= {thread_id_for_run(run): run for run in new}
         return self.client.find_exact_run(self._runs[thread_id]) if thread_id in self._runs else None
 
     def get_thread(self, request: Request) -> Response:
-        return json_response(self.thread_json(self.find_thread(request.path_params["thread"])))
+        return json_response(self.thread_json(self.require_thread(request.path_params["thread"])))
 
-    def _list_matching_threads(self, body: Mapping[str, Any]) -> list[api_rows.ApiRow]:
+    def _list_matching_thread_rows(self, body: Mapping[str, Any]) -> list[api_rows.ApiRow]:
         """Return the threads that programs made, as far as they are asked for."""
         names = {parse_uuid(one, "thread", 400) for one in read_string_list_field(body, "ids")}
         values = read_object_field(body, "values")
@@ -219,7 +221,7 @@ class Threads:
             if is_visible("threads", one)
             and matches_filter(read_object_field(body, "metadata"), one.body.get("metadata"))
             and (not names or one.id in names)
-            and (not values or matches_filter(values, self._states.newest_known_values(one).get("values")))
+            and (not values or matches_filter(values, self._states.newest_recorded_values(one).get("values")))
         ]
         if status := body.get("status"):
             statuses = self._statuses_by_id(found)
@@ -237,7 +239,7 @@ class Threads:
 
     def _build_run_filter(self, body: Mapping[str, Any]) -> threads.Wanted | None:
         """Return which runs that no program made a thread of; None: none is asked for, or they are nobody's here."""
-        if not can_see_runs():
+        if not can_see_runs_without_thread():
             return None
         metadata: dict[str, Any] = {**read_object_field(body, "metadata")}
         workflow, assistant = metadata.pop("graph_id", None), metadata.pop("assistant_id", None)
@@ -246,7 +248,7 @@ class Threads:
             return None
         if assistant is not None:
             known = [workflow] if workflow is not None else threads.run_workflows(self.home)
-            workflow = next((one for one in known if assistant_id_of_workflow(one) == assistant), None)
+            workflow = next((one for one in known if assistant_id_for_workflow(one) == assistant), None)
             if workflow is None:
                 return None
         names: list[str] | None = None
@@ -259,15 +261,15 @@ class Threads:
                 for one in asked_for
                 if self._states.has_matching_cached_values(one, read_object_field(body, "values"))
             )
-            names = [row.run for one in fitting if (row := self._find_run_of_unnamed_thread(one))]
-        beside = api_rows.are_in_own_file(self.home)
+            names = [row.run for one in fitting if (row := self._find_run_by_derived_thread_id(one))]
+        beside = api_rows.are_api_rows_in_own_file(self.home)
         without = [one.run for one in api_rows.list_api_rows(self.home, "thread")] if beside else None
         wanted = threads.Wanted(workflow, title, None, (), names, without)
         return self._narrow_filter_to_status(wanted, status) if (status := body.get("status")) else wanted
 
     def _narrow_filter_to_status(self, run_filter: threads.Wanted, status: str) -> threads.Wanted:
         """Of the runs that are wanted, those with this status."""
-        unsettled = self.client.named_runs(threads.restless(self.home))
+        unsettled = self.client.runs_by_id(threads.restless(self.home))
         also = [row.run for row in unsettled if _STATUS.get(row.status, "idle") == status]
         return replace(run_filter, rest_status=status, also_ids=also)
 
@@ -279,8 +281,8 @@ class Threads:
         limit, offset = read_limit(body, 10), read_whole_number(body, "offset", 0)
         by = body.get("sort_by", "updated_at")
         newest = body.get("sort_order") != "asc" or "sort_by" not in body
-        made, wanted = self._list_matching_threads(body), self._build_run_filter(body)
-        total = len(made) + self._count_wanted_runs(wanted)
+        made, wanted = self._list_matching_thread_rows(body), self._build_run_filter(body)
+        total = len(made) + self._count_filtered_runs(wanted)
         # Without threads of programs a page is the database's; with them, both are merged from their beginning.
         first = 0 if made or by in ("thread_id", "status") else offset
         keyed = self._threads_with_sort_keys(made, by)
@@ -289,9 +291,9 @@ class Threads:
         merged = merge(keyed, found, key=_SORT_KEY, reverse=newest)
         page = [one[1] for one in islice(merged, offset - first, offset - first + limit)]
         names = (one if isinstance(one, str) else one.run for one in page)
-        rows = {row.run: row for row in self.client.named_runs([name for name in names if name])}
+        rows = {row.run: row for row in self.client.runs_by_id([name for name in names if name])}
         chosen = [
-            one if isinstance(one, api_rows.ApiRow) else self._build_thread_of_run(rows[one])
+            one if isinstance(one, api_rows.ApiRow) else self._build_thread_from_run(rows[one])
             for one in page
             if isinstance(one, api_rows.ApiRow) or one in rows
         ]
@@ -323,7 +325,7 @@ class Threads:
             return [(at, run) for run, at in rows]
 
         if sort_by == "thread_id":  # no database knows it
-            every = [(thread_id_of_run(run), run) for _, run in list_keyed(run_filter, _ALL, 0)]
+            every = [(thread_id_for_run(run), run) for _, run in list_keyed(run_filter, _ALL, 0)]
             return [*sorted(every, reverse=newest_first)]
         if sort_by == "status":
             known = (
@@ -357,21 +359,21 @@ class Threads:
     def count_threads(self, request: Request) -> Response:
         given = request.state.given
         _check_extract_paths(given)
-        made, wanted = self._list_matching_threads(given), self._build_run_filter(given)
-        return json_response(len(made) + self._count_wanted_runs(wanted))
+        made, wanted = self._list_matching_thread_rows(given), self._build_run_filter(given)
+        return json_response(len(made) + self._count_filtered_runs(wanted))
 
-    def _count_wanted_runs(self, run_filter: threads.Wanted | None) -> int:
+    def _count_filtered_runs(self, run_filter: threads.Wanted | None) -> int:
         return threads.count_roots(self.home, run_filter) if run_filter else 0
 
     async def update_thread(self, request: Request) -> Response:
-        found, given = self.find_thread(request.path_params["thread"]), await read_json_body(request)
+        found, given = self.require_thread(request.path_params["thread"]), await read_json_body(request)
         self.ensure_thread_row(found)
         metadata = {**read_object_field(found.body, "metadata"), **read_object_field(given, "metadata")}
-        api_rows.change(self.home, "thread", found.id, {"metadata": metadata, "updated": time.time()})
-        return json_response(await asyncio.to_thread(self.thread_json, self.find_thread(found.id)))
+        api_rows.update_api_row(self.home, "thread", found.id, {"metadata": metadata, "updated": time.time()})
+        return json_response(await asyncio.to_thread(self.thread_json, self.require_thread(found.id)))
 
     async def delete_thread(self, request: Request) -> Response:
-        await self._remove_thread(self.find_thread(request.path_params["thread"]))
+        await self._remove_thread(self.require_thread(request.path_params["thread"]))
         return Response(status_code=204)
 
     async def prune_threads(self, request: Request) -> Response:
@@ -383,14 +385,14 @@ class Threads:
         found: list[api_rows.ApiRow] = []
         for thread in read_string_list_field(given, "thread_ids"):
             with suppress(NotFoundError):
-                found.append(self.find_thread(thread))
+                found.append(self.require_thread(thread))
         for one in found:
             await self._remove_thread(one)
         return json_response({"pruned_count": len(found)})
 
     async def remove_matching_threads(self, metadata: Mapping[str, Any]) -> None:
         """Remove the threads that programs made, with this metadata."""
-        for one in self._list_matching_threads({"metadata": metadata}):
+        for one in self._list_matching_thread_rows({"metadata": metadata}):
             await self._remove_thread(one)
 
     async def _remove_thread(self, thread: api_rows.ApiRow) -> None:
@@ -403,26 +405,26 @@ class Threads:
     async def copy_thread(self, request: Request) -> Response:
         name = parse_uuid(request.path_params["thread"], "thread", 400)
         try:
-            found = self.find_thread(name)
+            found = self.require_thread(name)
         except NotFoundError:
             raise RefusedError(409, "Conflict") from None
         run = ""
         if self._find_run_row(found):
             run = (await asyncio.to_thread(lambda: self.client.fork_run(found.run, in_place=True))).run
         kept = {"metadata": read_object_field(found.body, "metadata"), "copied": True, **ownership_fields()}
-        made = api_rows.serve(self.home, "thread", str(uuid4()), kept, run=run)
+        made = api_rows.insert_api_row(self.home, "thread", str(uuid4()), kept, run=run)
         return json_response(await asyncio.to_thread(self.thread_json, made))
 
     def _find_run_row(self, thread: api_rows.ApiRow) -> RunRow | None:
         return self.client.find_exact_run(thread.run) if thread.run else None
 
     def get_state(self, request: Request) -> Response:
-        thread, at = self.find_thread(request.path_params["thread"]), request.path_params.get("checkpoint")
+        thread, at = self.require_thread(request.path_params["thread"]), request.path_params.get("checkpoint")
         subgraphs = request.query_params.get("subgraphs") == "true"
         return json_response(self.read_state_json(thread, {"checkpoint_id": at}, subgraphs))
 
     def get_checkpoint_state(self, request: Request) -> Response:
-        thread, given = self.find_thread(request.path_params["thread"]), request.state.given
+        thread, given = self.require_thread(request.path_params["thread"]), request.state.given
         at = read_object_field(given, "checkpoint")
         return json_response(self.read_state_json(thread, at, bool(given.get("subgraphs"))))
 
@@ -435,7 +437,7 @@ class Threads:
     def get_history(self, request: Request) -> Response:
         is_post = request.method == "POST"
         given: Mapping[str, Any] = request.state.given if is_post else request.query_params
-        thread = self.find_thread(request.path_params["thread"])
+        thread = self.require_thread(request.path_params["thread"])
         limit = read_whole_number(given, "limit", 1, minimum=-1_000)
         if limit > 0:
             read_limit(given, 1, 1_000_000)
@@ -450,7 +452,7 @@ class Threads:
         return json_response(self._states.read_history(thread, row, limit, before, at, metadata))
 
     async def update_state(self, request: Request) -> Response:
-        thread, given = self.find_thread(request.path_params["thread"]), await read_json_body(request)
+        thread, given = self.require_thread(request.path_params["thread"]), await read_json_body(request)
         row = self._find_run_row(thread)
         if self.thread_status(thread, row) == "busy":
             raise RefusedError(409, "Thread is busy with a running job. Cannot update state.")
@@ -468,7 +470,7 @@ class Threads:
         self.ensure_thread_row(thread)
         drives = self.list_drives(thread.id)
         noted = {"updates": str(uuid4()), "updated": time.time(), "over": drives[0].id if drives else ""}
-        api_rows.change(self.home, "thread", thread.id, noted)
+        api_rows.update_api_row(self.home, "thread", thread.id, noted)
         where = thread_checkpoint_address(made, thread) or {}
         return json_response(
             {"checkpoint": where, "configurable": where, "checkpoint_id": where.get("checkpoint_id")}

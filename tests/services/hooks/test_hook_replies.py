@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from interlock.services.files.filesystem import OutputFiles
 from interlock.services.hooks.hook_replies import (
     HookEnvironment,
-    Reply,
+    HookReply,
     SourcedReply,
     merge_replies,
     next_hook_input,
@@ -30,8 +30,8 @@ TABLE: dict[str, list[Any]] = table(__file__, "hooks.yaml")
 NO = '{"decision": "deny", "reason": "no"}'
 
 
-def ran(folder: Path, command: str, **more: Any) -> Reply:
-    async def go() -> Reply:
+def ran(folder: Path, command: str, **more: Any) -> HookReply:
+    async def go() -> HookReply:
         processes = SupervisedProcesses(
             outputs=OutputFiles(folder / "home"),
             env=tool_environment({**os.environ, "SECRET_TOKEN": "hush"}),
@@ -121,7 +121,7 @@ def test_a_hook_that_takes_too_long_is_ended_with_all_that_it_started(tmp_path: 
 
 DECISIONS = st.sampled_from(["none", "allow", "ask", "block"])
 REPLIES = st.builds(
-    Reply,
+    HookReply,
     decision=DECISIONS,
     reason=st.text(max_size=5),
     stop=st.none() | st.text(max_size=5),
@@ -132,7 +132,7 @@ REPLIES = st.builds(
 
 
 @given(st.lists(REPLIES, max_size=6))
-def test_no_block_and_no_stop_is_ever_lost(replies: list[Reply]) -> None:
+def test_no_block_and_no_stop_is_ever_lost(replies: list[HookReply]) -> None:
     outcome = merge_replies("BeforeTool", [SourcedReply(str(i), "f", r) for i, r in enumerate(replies)])
     ranks = ["none", "allow", "ask", "block"]
     assert outcome.decision == max((r.decision for r in replies), key=ranks.index, default="none")
@@ -153,19 +153,23 @@ def test_no_block_and_no_stop_is_ever_lost(replies: list[Reply]) -> None:
 )
 def test_tool_choices_are_united_under_the_strictest_mode(configs: Any, mode: str, names: list[str]) -> None:
     outputs = [{"toolConfig": {"mode": m, "allowedFunctionNames": n}} for m, n in configs]
-    outcome = merge_replies("BeforeToolSelection", [SourcedReply("h", "f", Reply(output=o)) for o in outputs])
+    outcome = merge_replies(
+        "BeforeToolSelection", [SourcedReply("h", "f", HookReply(output=o)) for o in outputs]
+    )
     assert outcome.output == {"toolConfig": {"mode": mode, "allowedFunctionNames": names}}
 
 
 def test_changes_add_up_and_are_the_next_ones_input() -> None:
     first, then = (
         {"tool_input": {"a": 1, "b": 1}, "clearContext": True},
-        Reply(output={"tool_input": {"b": 2}}),
+        HookReply(output={"tool_input": {"b": 2}}),
     )
     both = {"tool_input": {"a": 1, "b": 2}}
-    replies = [SourcedReply("h", "f", Reply(output=first)), SourcedReply("h", "f", then)]
+    replies = [SourcedReply("h", "f", HookReply(output=first)), SourcedReply("h", "f", then)]
     assert merge_replies("BeforeTool", replies).output == {**both, "clearContext": True}
     assert next_hook_input({"tool_input": first["tool_input"]}, "BeforeTool", then) == both
-    assert next_hook_input({"prompt": "p"}, "BeforeAgent", Reply(context="c")) == {"prompt": "p\n\nc"}
-    model = next_hook_input({"llm_request": {"m": 1}}, "BeforeModel", Reply(output={"llm_request": {"t": 2}}))
+    assert next_hook_input({"prompt": "p"}, "BeforeAgent", HookReply(context="c")) == {"prompt": "p\n\nc"}
+    model = next_hook_input(
+        {"llm_request": {"m": 1}}, "BeforeModel", HookReply(output={"llm_request": {"t": 2}})
+    )
     assert model == {"llm_request": {"m": 1, "t": 2}}

@@ -6,7 +6,12 @@ import pytest
 from folders import table
 
 from interlock.services.config.settings import HookLayer
-from interlock.services.hooks.hook_settings import HookBook, build_matcher, load_hooks, names_of_event_subject
+from interlock.services.hooks.hook_settings import (
+    HookRegistry,
+    build_matcher,
+    event_subject_names,
+    load_hooks,
+)
 from interlock.state.errors import ConfigError
 
 TABLE: dict[str, list[Any]] = table(__file__, "hooks.yaml")
@@ -20,11 +25,11 @@ def one(**hook: Any) -> list[dict[str, Any]]:
     return [{"hooks": [hook]}]
 
 
-def book(*layers: HookLayer, **env: str) -> HookBook:
+def book(*layers: HookLayer, **env: str) -> HookRegistry:
     return load_hooks(layers, env)
 
 
-def commands(found: HookBook, event: Any = "BeforeTool", subject: str = "") -> list[str]:
+def commands(found: HookRegistry, event: Any = "BeforeTool", subject: str = "") -> list[str]:
     return [hook.command for hook in found.select_hooks(event, subject)]
 
 
@@ -41,13 +46,15 @@ def test_a_definition_is_read_with_its_file_and_place() -> None:
 def test_hooks_of_project_and_user_add_up_and_the_users_come_last() -> None:
     project = layer({"BeforeTool": one(command="p")}, "p.json", True)
     both = book(layer({"BeforeTool": one(command="u")}), project)
-    assert (commands(both), both.configured) == (["p", "u"], "BeforeTool")
+    assert (commands(both), both.configured_event_names) == (["p", "u"], "BeforeTool")
 
 
 def test_names_of_claude_code_are_the_same_events() -> None:
     names = ("PreToolUse", "PostToolUse", "UserPromptSubmit", "Stop", "PreCompact", "SessionEnd")
     found = book(layer(dict.fromkeys(names, one(command="c"))))
-    assert found.configured == "AfterAgent,AfterTool,BeforeAgent,BeforeTool,PreCompress,SessionEnd"
+    assert (
+        found.configured_event_names == "AfterAgent,AfterTool,BeforeAgent,BeforeTool,PreCompress,SessionEnd"
+    )
     assert found.problems == ()
 
 
@@ -68,10 +75,8 @@ def test_a_matcher_matches_every_name_of_a_tool_and_an_agent(
     text: str, tool: str, args: dict[str, Any]
 ) -> None:
     found, problem = build_matcher("BeforeTool", text)
-    assert problem == "" and found.is_matching(
-        names_of_event_subject("BeforeTool", tool, {"tool_input": args})
-    )
-    assert not found.is_matching(names_of_event_subject("BeforeTool", "glob", {"tool_input": args}))
+    assert problem == "" and found.is_matching(event_subject_names("BeforeTool", tool, {"tool_input": args}))
+    assert not found.is_matching(event_subject_names("BeforeTool", "glob", {"tool_input": args}))
 
 
 def test_a_required_hook_whose_matcher_cannot_be_read_runs_for_every_tool() -> None:
@@ -90,7 +95,7 @@ def test_disabled_hooks_do_not_count_but_a_project_turns_off_only_its_own() -> N
     hooks, own = {"BeforeTool": [*one(command="c", name="n"), *one(command="d")]}, one(command="p")
     assert commands(book(layer(hooks, disabled=["n"]))) == ["d"]
     assert commands(book(layer(hooks, disabled=["d"]))) == ["c"]
-    assert book(layer(hooks, enabled=False)).configured == ""
+    assert book(layer(hooks, enabled=False)).configured_event_names == ""
     project = layer({"BeforeTool": own}, "p.json", True, enabled=False, disabled=["n"])
     assert commands(book(layer(hooks), project)) == ["c", "d"]
     assert commands(book(layer(hooks, enabled=False), layer({"BeforeTool": own}, "p.json", True))) == []
@@ -99,7 +104,7 @@ def test_disabled_hooks_do_not_count_but_a_project_turns_off_only_its_own() -> N
 @pytest.mark.parametrize(("hooks", "problem"), TABLE["malformed"])
 def test_a_malformed_definition_is_reported_and_stops_no_other(hooks: Any, problem: str) -> None:
     found = book(layer(hooks, "bad.json"), layer({"AfterTool": one(command="ok")}))
-    assert found.configured == "AfterTool"
+    assert found.configured_event_names == "AfterTool"
     assert len(found.problems) == 1
     assert found.problems[0].startswith("bad.json: ")
     assert problem in found.problems[0]
@@ -108,7 +113,7 @@ def test_a_malformed_definition_is_reported_and_stops_no_other(hooks: Any, probl
 @pytest.mark.parametrize("groups", TABLE["required"])
 def test_a_malformed_definition_that_is_required_blocks_its_event(groups: Any) -> None:
     found = book(layer({"BeforeTool": groups}))
-    assert found.configured == "BeforeTool"
+    assert found.configured_event_names == "BeforeTool"
     assert found.select_hooks("BeforeTool", "any")[0].broken
 
 

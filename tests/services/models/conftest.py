@@ -120,7 +120,7 @@ def anyio_backend() -> str:
 async def bench(tmp_path: Path) -> AsyncIterator[Benches]:
     """Makes a run; `bench(env, settings, fake=…)`."""
     store = Store(tmp_path / "state")
-    store.open()
+    store.create_or_migrate()
     conn = store.connect()
     made: list[Bench] = []
 

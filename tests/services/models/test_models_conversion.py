@@ -8,7 +8,7 @@ from fake_gemini.history import refused
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock.services.models.gemini import NO_SIGNATURE, GeminiBody
+from interlock.services.models.gemini import NO_SIGNATURE, GeminiBodyBuilder
 from interlock.services.models.request import MessageCache, ModelRequest, RequestHash
 from interlock.state.messages import Message, ToolCall
 
@@ -80,7 +80,7 @@ def meant(history: list[Message]) -> list[Any]:
 
 
 def body(model: str, history: list[Message]) -> dict[str, Any]:
-    return GeminiBody(model)(ModelRequest(model, history, (), None, 1.0, "", "main", 0))
+    return GeminiBodyBuilder(model)(ModelRequest(model, history, (), None, 1.0, "", "main", 0))
 
 
 @given(history=histories)

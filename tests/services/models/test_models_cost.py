@@ -146,9 +146,9 @@ def test_the_providers_own_figure_wins_then_that_of_the_settings() -> None:
     [("openai:gpt-5", 400_000), ("anthropic:claude-sonnet-4-5", 200_000), ("gemini-2.5-pro", 1_048_576)],
 )
 def test_a_window_is_known_by_the_models_name(model: str, window: int) -> None:
-    assert ModelFacts(Settings(), {}).context_window(model) == (window, True)
+    assert ModelFacts(Settings(), {}).resolve_context_window(model) == (window, True)
     own = Settings.model_validate({"models": {model: {"contextWindow": 5_000}}})
-    assert ModelFacts(own, {}).window_tokens(model) == 5_000
+    assert ModelFacts(own, {}).context_window_tokens(model) == 5_000
 
 
 def test_a_state_directory_loads_the_table_of_models_once_a_day(
@@ -157,7 +157,7 @@ def test_a_state_directory_loads_the_table_of_models_once_a_day(
     def told() -> tuple[object, ...]:
         of = ModelFacts(Settings(), {}, tmp_path)
         return (
-            of.context_window("openai:gpt-5"),
+            of.resolve_context_window("openai:gpt-5"),
             [*(of.prices("openai:gpt-5") or ())],
             of.prices("openai:nobody"),
         )
@@ -166,7 +166,7 @@ def test_a_state_directory_loads_the_table_of_models_once_a_day(
     with monkeypatch.context() as patched:
         patched.setattr(facts, "look_up_table_entry", pytest.fail)
         assert told() == first and first[1]
-    monkeypatch.setattr(facts, "table_edition", lambda: "tomorrow")
+    monkeypatch.setattr(facts, "price_table_edition", lambda: "tomorrow")
     monkeypatch.setattr(facts, "look_up_table_entry", Mock(return_value=TableEntry(7, None)))
     assert told() == ((7, True), [], None)
 

@@ -8,7 +8,7 @@ import pytest
 from fake_gemini.fake import FakeGemini
 from google.genai import _api_client
 
-from interlock.services.models.gemini import NO_SIGNATURE, GeminiBody, GeminiProvider
+from interlock.services.models.gemini import NO_SIGNATURE, GeminiBodyBuilder, GeminiProvider
 from interlock.services.models.request import ModelRequest
 from interlock.state.messages import (
     DataPart,
@@ -158,7 +158,7 @@ async def test_the_body_says_what_the_clients_own_would_say() -> None:
     ]
     request = ModelRequest("gemini-2.5-pro", history, (), None, 1.0, "", "main", 0)
     system, contents = _parse_chat_history([to_langchain_message(m) for m in history], model="gemini-2.5-pro")
-    ours = GeminiBody("gemini-2.5-pro")(request)
+    ours = GeminiBodyBuilder("gemini-2.5-pro")(request)
     assert [Content.model_validate(c) for c in ours["contents"]] == contents
     assert system is not None and Content.model_validate(ours["systemInstruction"]).parts == system.parts
 

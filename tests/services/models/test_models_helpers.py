@@ -8,7 +8,11 @@ import pytest
 
 from interlock.services.models.facts import ModelFacts
 from interlock.services.models.model_table import read_abilities
-from interlock.services.models.names import choose_helper_model, ends_reliably, vendor_small_model
+from interlock.services.models.names import (
+    choose_helper_model,
+    signals_completion_reliably,
+    vendor_small_model,
+)
 from interlock.state.settings import Settings
 
 pytestmark = pytest.mark.anyio
@@ -32,12 +36,14 @@ US, EU = "bedrock:us.anthropic.claude-", "bedrock:eu.anthropic.claude-"
 def test_a_role_of_a_small_model_asks_the_vendors_own(main: str, role: str, small: str) -> None:
     assert vendor_small_model(main, role) == small
     settings = Settings.model_validate({"model": {"name": main}})
-    assert choose_helper_model(settings, role, near=False) == ((small, main) if small else (main, ""))
-    assert choose_helper_model(settings, role, near=True) == (main, ""), (
+    assert choose_helper_model(settings, role, is_self_hosted=False) == (
+        (small, main) if small else (main, "")
+    )
+    assert choose_helper_model(settings, role, is_self_hosted=True) == (main, ""), (
         "a server nearby has its own models only"
     )
     chosen = Settings.model_validate({"model": {"name": main, "roles": {role: "openai:mine"}}})
-    assert choose_helper_model(chosen, role, near=False) == ("openai:mine", "")
+    assert choose_helper_model(chosen, role, is_self_hosted=False) == ("openai:mine", "")
 
 
 @pytest.mark.parametrize(
@@ -59,8 +65,10 @@ def test_a_model_that_reasons_is_sent_no_temperature(model: str, warm: bool) -> 
 
 def test_the_ends_of_some_vendors_are_reliable() -> None:
     reliable = ("anthropic:claude-x", "openai:gpt-5", "openai:o3", f"{EU}x", "openrouter:anthropic/claude-x")
-    assert all(map(ends_reliably, reliable))
-    assert not any(map(ends_reliably, ("openai:gpt-oss-20b", "openai:qwen3", "gemini-2.5-pro", "script:x")))
+    assert all(map(signals_completion_reliably, reliable))
+    assert not any(
+        map(signals_completion_reliably, ("openai:gpt-oss-20b", "openai:qwen3", "gemini-2.5-pro", "script:x"))
+    )
 
 
 async def test_an_option_that_is_refused_is_left_out_from_then_on(

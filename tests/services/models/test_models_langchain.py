@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from folders import table
 
-from interlock.services.models.langchain import sent_call_id
+from interlock.services.models.langchain import to_provider_call_id
 from interlock.services.models.names import PROVIDERS
 from interlock.state.errors import ModelAuthError, ModelError, UserError
 from interlock.state.messages import DataPart, Message, TextPart, ToolCall, ToolDeclaration, Usage
@@ -86,14 +86,16 @@ async def test_the_history_arrives_as_langchains_messages(sample: Any) -> None:
         {"type": "image", "base64": "aGk=", "mime_type": "image/png"},
     ]
     assert [(c["id"], c["name"], c["args"]) for c in assistant.tool_calls] == [
-        (sent_call_id("0.0", ""), "a", {"n": 1})
+        (to_provider_call_id("0.0", ""), "a", {"n": 1})
     ]
-    assert (tool.tool_call_id, tool.content, tool.status) == (sent_call_id("0.0", ""), "[1]", "error")
-    assert sent_call_id("toolu_01-a", "openai:gpt-5") == "toolu_01-a" and "." not in sent_call_id("0.0", "")
+    assert (tool.tool_call_id, tool.content, tool.status) == (to_provider_call_id("0.0", ""), "[1]", "error")
+    assert to_provider_call_id(
+        "toolu_01-a", "openai:gpt-5"
+    ) == "toolu_01-a" and "." not in to_provider_call_id("0.0", "")
     long, dotted = f"tool_{'x' * 50}", "functions.read:0"
-    assert [sent_call_id(one, "bedrock:moonshot.kimi-k2") for one in (long, dotted)] == [long, dotted]
+    assert [to_provider_call_id(one, "bedrock:moonshot.kimi-k2") for one in (long, dotted)] == [long, dotted]
     for strict in ("openai:gpt-5", "bedrock:us.anthropic.claude-opus-5-5-v1:0"):
-        assert all(len(sent_call_id(one, strict)) == 29 for one in (long, dotted))
+        assert all(len(to_provider_call_id(one, strict)) == 29 for one in (long, dotted))
     assert model.options[0]["temperature"] == 0.5
     assert model.options[0]["tools"][0]["function"]["name"] == "a"
 

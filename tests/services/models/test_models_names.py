@@ -18,7 +18,7 @@ from interlock.services.models.names import (
     model_for_role,
     resolve_model,
 )
-from interlock.services.models.options import BEDROCK_FIELDS, effort_options
+from interlock.services.models.options import BEDROCK_FIELDS, thinking_effort_options
 from interlock.services.packages import install_command
 from interlock.state.errors import ConfigError, CredentialsError, UserError
 from interlock.state.settings import Settings
@@ -248,4 +248,4 @@ EFFORTS: list[Any] = [
 def test_each_provider_gets_the_thought_level_in_its_own_way(
     client: str, model: str, level: Any, most: int | None, options: dict[str, Any] | None
 ) -> None:
-    assert effort_options(client, model, level, most) == options
+    assert thinking_effort_options(client, model, level, most) == options

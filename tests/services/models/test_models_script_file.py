@@ -14,7 +14,7 @@ from interlock.services.models.script import (
     ScriptedCall,
     ScriptedError,
     ScriptEntry,
-    append_entry,
+    append_script_entry,
     read_script,
 )
 from interlock.state.errors import UserError
@@ -125,7 +125,7 @@ def test_what_is_written_is_what_is_read(
 ) -> None:
     path = tmp_path_factory.mktemp("recorded") / "recorded.yaml"
     for count, entry in enumerate(entries, 1):
-        append_entry(path, entry)
+        append_script_entry(path, entry)
         assert read_script(path) == entries[:count]  # readable after every entry
     assert [list(c.args) for e in read_script(path) for c in e.tool_calls] == [
         list(c.args) for e in entries for c in e.tool_calls

@@ -10,7 +10,7 @@ from fake_gemini.fake import FakeGemini
 from folders import table
 from local_server import Local, delta
 
-from interlock.services.models.facts import ModelFacts, Server, is_nearby_address
+from interlock.services.models.facts import ModelFacts, ModelServer, is_private_address
 from interlock.services.models.langchain import LangChainProvider
 from interlock.state.events import Progress
 from interlock.state.settings import Settings
@@ -24,7 +24,7 @@ def facts(env: dict[str, str], models: dict[str, Any] | None = None, home: Path 
 
 @pytest.mark.parametrize(("url", "near"), TABLE["near"])
 def test_a_server_is_near_by_its_address(url: str, near: bool) -> None:
-    assert is_nearby_address(url) is near
+    assert is_private_address(url) is near
 
 
 @pytest.mark.parametrize(("models", "more", "kind", "window"), TABLE["servers"])
@@ -33,7 +33,10 @@ def test_a_server_tells_its_kind_and_the_window_it_was_started_with(
 ) -> None:
     local.pages = {"/v1/models": models, **more}
     known = facts(local.env)
-    assert (known.server("openai:qwen").kind, known.window_tokens("openai:qwen")) == (kind, window)
+    assert (known.model_server("openai:qwen").kind, known.context_window_tokens("openai:qwen")) == (
+        kind,
+        window,
+    )
     assert known.supports_json_schema("openai:qwen") is bool(kind)
     assert known.first_token_timeout_s("openai:qwen", 120) == 900, "a laptop may read for minutes"
     assert known.uses_small_prompt("openai:qwen") is (window < 32_000)
@@ -41,7 +44,10 @@ def test_a_server_tells_its_kind_and_the_window_it_was_started_with(
     own = facts(local.env, {"openai": {"responseFormat": not kind, **chosen}})
     assert own.supports_json_schema("openai:qwen") is not bool(kind)
     assert own.first_token_timeout_s("openai:qwen", 120) == 7
-    assert (own.call_protocol("openai:qwen", "auto"), own.uses_small_prompt("openai:qwen")) == ("xml", False)
+    assert (own.resolve_call_protocol("openai:qwen", "auto"), own.uses_small_prompt("openai:qwen")) == (
+        "xml",
+        False,
+    )
 
 
 def test_only_our_limits_count_for_a_server_nearby(local: Local) -> None:
@@ -52,8 +58,11 @@ def test_only_our_limits_count_for_a_server_nearby(local: Local) -> None:
 
 def test_a_server_elsewhere_is_asked_nothing() -> None:
     known = facts({"OPENAI_BASE_URL": "https://models.invalid/v1"})
-    assert known.server("openai:x") == Server("https://models.invalid/v1", False)
-    assert (known.first_token_timeout_s("openai:x", 120), known.call_protocol("openai:x", "auto")) == (
+    assert known.model_server("openai:x") == ModelServer("https://models.invalid/v1", False)
+    assert (
+        known.first_token_timeout_s("openai:x", 120),
+        known.resolve_call_protocol("openai:x", "auto"),
+    ) == (
         120,
         "native",
     )

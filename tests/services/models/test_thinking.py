@@ -9,11 +9,11 @@ from langchain_core.messages import AIMessage, AIMessageChunk
 from local_server import Local, delta
 
 from interlock.services.models.langchain import (
-    finish_reason_in,
+    extract_finish_reason,
     to_langchain_message,
     to_recorded_finish_reason,
 )
-from interlock.services.models.thinking import ThoughtCollector, ThoughtTags
+from interlock.services.models.thinking import ThinkTagParser, ThoughtCollector
 from interlock.state.errors import ModelError
 from interlock.state.messages import Message, Opaque, ToolCall, ToolDeclaration
 
@@ -40,7 +40,7 @@ CALL = {"index": 0, "id": "c1", "function": {"name": "read", "arguments": "{}"}}
     ],
 )
 def test_each_providers_end_is_found(metadata: dict[str, Any], end: str) -> None:
-    assert finish_reason_in(metadata) == end
+    assert extract_finish_reason(metadata) == end
 
 
 @pytest.mark.parametrize(
@@ -259,10 +259,10 @@ def test_unsigned_thinking_stays_here_and_old_records_are_unchanged() -> None:
 def test_tags_at_the_beginning_are_thoughts_however_the_text_is_cut(
     said: str, text: str, thought: str, data: st.DataObject
 ) -> None:
-    tags, found, thoughts, at = ThoughtTags(), "", "", 0
+    tags, found, thoughts, at = ThinkTagParser(), "", "", 0
     while at < len(said):
         size = data.draw(st.integers(1, 9))
-        more, thinks = tags.split_piece(said[at : at + size])
+        more, thinks = tags.split_thoughts(said[at : at + size])
         found, thoughts, at = found + more, thoughts + thinks, at + size
     more, thinks = tags.flush()
     assert (found + more, thoughts + thinks) == (text, thought)

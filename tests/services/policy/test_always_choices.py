@@ -35,7 +35,7 @@ def test_a_grant_covers_what_was_shown_and_what_the_table_knows_to_be_harmless(
         (root / name).write_text("")
     (root / "link").symlink_to(root.parent)
     policy, _ = make()
-    rule = policy.narrowed_rule(shell(shown_line), "execute", ALWAYS, "default")
+    rule = policy.session_rule_for_choice(shell(shown_line), "execute", ALWAYS, "default")
     session = [rule] if rule else []
     asked = grant["covers"] + grant["not"]
     allowed = [x for x in asked if policy.check(shell(x), "execute", "default", session).decision == "allow"]
@@ -68,7 +68,7 @@ def test_a_command_with_an_argument_that_was_not_shown_is_covered_only_by_the_ta
     changed = [*words[:place], argument, *words[place + drop :]]
     line = " ".join(w if w == argument and "$" in w else shlex.quote(w) for w in changed)
     call = CallView(id="1", name="run_shell_command", args={"command": line})
-    rule = policy.narrowed_rule(
+    rule = policy.session_rule_for_choice(
         call.model_copy(update={"args": {"command": shown_line}}), "execute", ALWAYS, "default"
     )
     if rule is None or changed == words or policy.check(call, "execute", "default").decision == "allow":
@@ -99,14 +99,16 @@ def test_a_command_with_an_argument_that_was_not_shown_is_covered_only_by_the_ta
 )
 def test_what_is_dangerous_or_unknown_is_never_remembered(make, shell, line: str, choice: str) -> None:
     policy, _ = make()
-    assert policy.narrowed_rule(shell(line), "execute", choice, "default") is None
+    assert policy.session_rule_for_choice(shell(line), "execute", choice, "default") is None
     verdict = policy.check(shell(line), "execute", "default")
     assert policy.offered_choices(shell(line), "execute", verdict) == ONCE
 
 
 def test_an_edit_is_remembered_for_its_file_only(make, call, workspace) -> None:
     policy, _ = make()
-    rule = policy.narrowed_rule(call("replace", file_path="src/../src/a.py"), "write", ALWAYS, "default")
+    rule = policy.session_rule_for_choice(
+        call("replace", file_path="src/../src/a.py"), "write", ALWAYS, "default"
+    )
     assert rule is not None and (rule.tool, rule.path) == ("replace", "src/a.py")
     (workspace.root / "link.py").symlink_to(workspace.root / "src" / "b.py")
     absolute = str(workspace.root / "src" / "a.py")
@@ -122,14 +124,16 @@ def test_an_edit_is_remembered_for_its_file_only(make, call, workspace) -> None:
 @pytest.mark.parametrize("path", ["../out.py", "/etc/passwd", ".git/config", None, 5])
 def test_a_path_that_tools_may_not_touch_is_not_remembered(make, call, path) -> None:
     policy, _ = make()
-    assert policy.narrowed_rule(call("write_file", file_path=path), "write", ALWAYS, "default") is None
-    assert policy.narrowed_rule(call("write_file"), "write", ALWAYS, "default") is None
+    assert (
+        policy.session_rule_for_choice(call("write_file", file_path=path), "write", ALWAYS, "default") is None
+    )
+    assert policy.session_rule_for_choice(call("write_file"), "write", ALWAYS, "default") is None
 
 
 @pytest.mark.parametrize(("url", "decision"), TABLE["fetches"])
 def test_a_fetch_is_remembered_for_its_host_only(make, call, url: str, decision: str) -> None:
     policy, _ = make()
-    rule = policy.narrowed_rule(
+    rule = policy.session_rule_for_choice(
         call("web_fetch", prompt="read https://docs.example.com/a now"), "network", ALWAYS, "default"
     )
     assert rule is not None and rule.path == "docs.example.com"
@@ -170,15 +174,18 @@ def test_a_private_address_is_asked_about_each_time_whatever_allows_the_tool(
 def test_there_is_no_blanket_choice_for_our_own_tools(make, call, shell) -> None:
     policy, _ = make()
     for choice in ("proceed_always_tool", "proceed_always_server", "proceed_always_and_save"):
-        assert policy.narrowed_rule(shell("ls"), "execute", choice, "default") is None
-        assert policy.narrowed_rule(call("write_file", file_path="a"), "write", choice, "default") is None
-    assert policy.narrowed_rule(call("discovered_tool", x=1), "execute", ALWAYS, "default") is None
+        assert policy.session_rule_for_choice(shell("ls"), "execute", choice, "default") is None
+        assert (
+            policy.session_rule_for_choice(call("write_file", file_path="a"), "write", choice, "default")
+            is None
+        )
+    assert policy.session_rule_for_choice(call("discovered_tool", x=1), "execute", ALWAYS, "default") is None
 
 
 def test_an_mcp_tool_or_server_can_be_remembered(make, call) -> None:
     policy, _ = make(scope=Scope(servers=frozenset({"s", "s_t"})))
-    tool = policy.narrowed_rule(call("mcp_s_read"), "execute", "proceed_always_tool", "default")
-    server = policy.narrowed_rule(call("mcp_s_read"), "execute", "proceed_always_server", "default")
+    tool = policy.session_rule_for_choice(call("mcp_s_read"), "execute", "proceed_always_tool", "default")
+    server = policy.session_rule_for_choice(call("mcp_s_read"), "execute", "proceed_always_server", "default")
     for name, with_tool, with_server in (
         ("mcp_s_read", "allow", "allow"),
         ("mcp_s_write", "ask", "allow"),
@@ -196,7 +203,12 @@ def test_choices_offer_always_where_it_would_spare_the_next_question(make, shell
     policy, _ = make(user=text)
     verdict = policy.check(shell("ls; git status"), "execute", "default")
     assert ALWAYS not in policy.offered_choices(shell("ls; git status"), "execute", verdict)
-    rule = policy.narrowed_rule(shell("ls; git status"), "execute", ALWAYS, "default")
+    rule = policy.session_rule_for_choice(shell("ls; git status"), "execute", ALWAYS, "default")
     assert policy.check(shell("git status"), "execute", "default", [rule]).decision == "ask"
-    assert policy.narrowed_rule(shell("ls"), "execute", ALWAYS, "other") is None, "a mode that isn't known"
-    assert policy.narrowed_rule(shell("ls"), "execute", ALWAYS, "autoEdit").modes == ("auto_edit", "yolo")
+    assert policy.session_rule_for_choice(shell("ls"), "execute", ALWAYS, "other") is None, (
+        "a mode that isn't known"
+    )
+    assert policy.session_rule_for_choice(shell("ls"), "execute", ALWAYS, "autoEdit").modes == (
+        "auto_edit",
+        "yolo",
+    )

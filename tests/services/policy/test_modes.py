@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock.services.policy.modes import GLOBAL_FILE, ModeBook, load_modes
+from interlock.services.policy.modes import GLOBAL_FILE, ModeRegistry, load_modes
 from interlock.state.calls import CallView
 from interlock.state.mode import ALWAYS, GROUPS
 from interlock.tools.table import TOOLS
@@ -33,7 +33,7 @@ def place(tmp_path: Path, home: Path) -> Path:
     return tmp_path
 
 
-def load(place: Path, home: Path, trusted: bool = True) -> tuple[ModeBook, list[str]]:
+def load(place: Path, home: Path, trusted: bool = True) -> tuple[ModeRegistry, list[str]]:
     return load_modes(place, home, trusted)
 
 
@@ -62,12 +62,12 @@ def test_the_built_in_modes(place: Path, home: Path, text: str | None) -> None:
     assert problems == []
     assert [m.slug for m in modes.list_modes()] == ["architect", "code", "ask", "debug", "orchestrator"]
     tools = ("read_file", "replace", "run_shell_command", "mcp_a_b")
-    may = {m.slug: {t for t in tools if m.allows(t)} for m in modes.list_modes()}
+    may = {m.slug: {t for t in tools if m.allows_tool(t)} for m in modes.list_modes()}
     assert may["architect"] == {"read_file", "replace", "mcp_a_b"}
     assert may["code"] == may["debug"] == {*tools}
     assert may["ask"] == {"read_file", "mcp_a_b"}
     assert may["orchestrator"] == set()
-    assert all(m.allows("new_task") and m.role for m in modes.list_modes())
+    assert all(m.allows_tool("new_task") and m.role for m in modes.list_modes())
 
 
 def test_a_projects_modes_count_where_it_is_trusted_and_win_over_the_users(place: Path, home: Path) -> None:
@@ -92,7 +92,7 @@ def test_a_projects_modes_count_where_it_is_trusted_and_win_over_the_users(place
     (place / ".roomodes").write_text(mode_file("code", groups=["read"]))
     code = load(place, home)[0].find_mode("code")
     assert code is not None, "it replaces a built-in one whole"
-    assert (code.role, code.when_to_use, code.allows("replace")) == ("R", "", False)
+    assert (code.role, code.when_to_use, code.allows_tool("replace")) == ("R", "", False)
 
 
 @pytest.mark.parametrize(

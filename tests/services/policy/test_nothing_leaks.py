@@ -214,7 +214,7 @@ def test_no_line_makes_it_raise_and_every_verdict_has_a_reason(tmp_path, line, m
     verdict = policy.check(call, risk, mode, [])
     assert verdict.reason and verdict.rule
     assert policy.offered_choices(call, risk, verdict)
-    policy.narrowed_rule(call, risk, "proceed_always", mode)
+    policy.session_rule_for_choice(call, risk, "proceed_always", mode)
     assert policy.explain_decision(call, risk, mode).verdict == verdict
 
 

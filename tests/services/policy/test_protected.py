@@ -92,7 +92,7 @@ def test_always_for_that_file_is_a_rule_that_names_it(make, call) -> None:
     wanted = call("write_file", file_path="AGENTS.md", content="x")
     verdict = policy.check(wanted, "write", "auto_edit")
     assert "proceed_always" in policy.offered_choices(wanted, "write", verdict)
-    rule = policy.narrowed_rule(wanted, "write", "proceed_always", "auto_edit")
+    rule = policy.session_rule_for_choice(wanted, "write", "proceed_always", "auto_edit")
     assert rule is not None and policy.check(wanted, "write", "auto_edit", [rule]).decision == "allow"
     other = call("write_file", file_path="GEMINI.md", content="x")
     assert policy.check(other, "write", "auto_edit", [rule]).decision == "ask"

@@ -54,7 +54,7 @@ class Place:
 
     def save(self, call: CallView, risk, mode: str = "default", scope: Scope = ANYBODY) -> SessionRule:
         policy = self.policy(scope)
-        rule = policy.narrowed_rule(call, risk, SAVE, mode)
+        rule = policy.session_rule_for_choice(call, risk, SAVE, mode)
         assert rule is not None
         policy.save_rule(risk, rule, "2026-01-01T00:00:00+00:00, run k3m9")
         return rule
@@ -142,10 +142,10 @@ def test_it_is_offered_exactly_where_a_narrow_rule_exists(place: Place) -> None:
         offered = policy.offered_choices(
             shell(line), "execute", policy.check(shell(line), "execute", "default")
         )
-        narrow = policy.narrowed_rule(shell(line), "execute", SAVE, "default")
+        narrow = policy.session_rule_for_choice(shell(line), "execute", SAVE, "default")
         assert (SAVE in offered, narrow is not None) == (line == "ls -l",) * 2
     execute = CallView(id="1", name="discovered", args={"x": 1})
-    assert policy.narrowed_rule(execute, "execute", SAVE, "default") is None
+    assert policy.session_rule_for_choice(execute, "execute", SAVE, "default") is None
 
 
 @pytest.mark.parametrize(
@@ -160,10 +160,10 @@ def test_it_is_offered_exactly_where_a_narrow_rule_exists(place: Place) -> None:
 def test_the_request_says_where_a_saved_choice_will_count(
     place: Place, call: CallView, risk, where: str
 ) -> None:
-    rule = place.policy().narrowed_rule(call, risk, SAVE, "default")
-    assert rule is not None and rule.covers.endswith(where)
-    once = place.policy().narrowed_rule(call, risk, "proceed_always", "default")
-    assert once is not None and once.covers == rule.covers.removesuffix(f", {rule.saved}")
+    rule = place.policy().session_rule_for_choice(call, risk, SAVE, "default")
+    assert rule is not None and rule.scope_text.endswith(where)
+    once = place.policy().session_rule_for_choice(call, risk, "proceed_always", "default")
+    assert once is not None and once.scope_text == rule.scope_text.removesuffix(f", {rule.saved}")
 
 
 def test_the_same_choice_is_written_once_and_what_is_there_is_kept(place: Place) -> None:
@@ -207,7 +207,7 @@ def test_it_says_why_it_could_not_be_saved(place: Place, tmp_path: Path) -> None
     "path", ['a"b.py', "a\\b.py", "ä\u2028.py", "😀.py", "a\x7fb.py", "tab\t.py", "'''.py"]
 )
 def test_names_of_any_kind_come_back_as_they_were(place: Place, path: str) -> None:
-    rule = place.policy().narrowed_rule(edit(path), "write", SAVE, "default")
+    rule = place.policy().session_rule_for_choice(edit(path), "write", SAVE, "default")
     if rule is None:
         return
     place.save(edit(path), "write")

@@ -129,7 +129,7 @@ def test_an_always_covers_what_it_is_expected_to(policies: list[RulePolicy]) -> 
         choices = shipped.offered_choices(
             call(line), "execute", shipped.check(call(line), "execute", "default")
         )
-        rule = shipped.narrowed_rule(call(line), "execute", "proceed_always", "default")
+        rule = shipped.session_rule_for_choice(call(line), "execute", "proceed_always", "default")
         covers = ""
         if rule and "proceed_always" in choices:
             each = zip(rule.commands, rule.also, strict=True)

@@ -16,7 +16,7 @@ from langgraph.runtime import get_runtime
 
 from interlock.engine import Options, run_sync
 from interlock.engine.store.steps import StepLog
-from interlock.engine.store.workspaces import record_undone
+from interlock.engine.store.workspaces import record_undo_note
 
 LONG = "\n".join(f"line {number} of a long output" for number in range(12_000))
 TALK: list[dict[str, Any]] = [
@@ -67,7 +67,7 @@ def stopping_after(place: str) -> None:
             control.request_drain("stopped")
 
     def at_end(self: StepLog, task: str, *more: Any) -> None:
-        stop(self.node_of(task))
+        stop(self.find_node_of_task(task))
         ended(self, task, *more)
 
     def at_route(self: StepLog, task: str, label: str) -> None:
@@ -81,7 +81,7 @@ def make(folder: Path, run: str) -> None:
     workflow, given, place = RUNS[run]
     stopping_after(place)
     if run == "note_undone":
-        record_undone(folder / "home", run, "The user undid it")
+        record_undo_note(folder / "home", run, "The user undid it")
     run_sync(workflow, given, options=options(folder), run_id=run)
 
 
