@@ -263,8 +263,8 @@ def _line_offset(text: str, line: int) -> int:
 def _ambiguous_block_message(display_path: str, text: str, miscount: Miscount) -> str:
     if not miscount.count:
         return (
-            f"one call can't compare it with all places of {display_path!r} that are like it; copy the lines exactly, or"
-            " send the block by itself."
+            f"one call can't compare it with all places of {display_path!r} that are like it; copy the lines exactly,"
+            " or send the block by itself."
         )
     named = [str(line_number_at(text, place)) for place in miscount.places[:_MOST_NAMED]]
     lines = ", ".join([*named, "…"] if miscount.count > len(named) else named)

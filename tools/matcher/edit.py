@@ -252,12 +252,12 @@ def _miscount_message(display_path: str, text: str, found: Miscount, expected: i
     how = f" ({_HOW[found.strategy]})" if found.strategy in _HOW else ""
     if found.overlapping:
         return (
-            f"old_string stands in {display_path!r}{how} at places that overlap (lines {lines}), so which is meant can't"
-            " be known. Add surrounding lines to old_string."
+            f"old_string stands in {display_path!r}{how} at places that overlap (lines {lines}), so which is meant"
+            " can't be known. Add surrounding lines to old_string."
         )
     return (
-        f"old_string stands {found.count} {'time' if found.count == 1 else 'times'} in {display_path!r}{how} (lines {lines})"
-        f", expected {expected}. Add surrounding lines to old_string, or set expected_replacements."
+        f"old_string stands {found.count} {'time' if found.count == 1 else 'times'} in {display_path!r}{how} "
+        f"(lines {lines}), expected {expected}. Add surrounding lines to old_string, or set expected_replacements."
     )
 
 
