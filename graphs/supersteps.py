@@ -301,7 +301,7 @@ class Subgraph:
         return await self._drive_graph({**state, **start_state_for_targets(reached.targets)}, config)
 
     async def _run_first_superstep(self, inputs: dict[str, Any], runtime: Runtime[Deps]) -> SuperstepProgress:
-        return await self.graph.wiring.begin({**self._initial_values, **inputs}, runtime)
+        return await self.graph.wiring.run_from_start({**self._initial_values, **inputs}, runtime)
 
     async def _drive_graph(self, graph_input: dict[str, Any], config: Any) -> dict[str, Any]:
         """As `ainvoke`, which collects each node's update, too."""

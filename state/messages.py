@@ -95,7 +95,7 @@ class Message(Frozen):
             return self.content
         return "".join(p.text for p in self.content if isinstance(p, TextPart))
 
-    def section_text(self, section: str) -> str:
+    def part(self, section: str) -> str:
         """The text of a section; empty: there is none."""
         if isinstance(self.content, str):
             return ""

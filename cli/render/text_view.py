@@ -341,7 +341,7 @@ class ToolCallPrinter:
 
     def _print_output_line(self, line: str) -> None:
         self._line(
-            self._paint(f"  │ {self._cut_to_width(strip_terminal_codes(line), 4)}", "dim"), reading=True
+            self._paint(f"  │ {self._cut_to_width(strip_terminal_codes(line), 4)}", "dim"), keep_newlines=True
         )
 
     def _cut_to_width(self, text: str, margin: int = 2) -> str:

@@ -134,7 +134,7 @@ def _whole_conversation(home: Path, run: str, head: str) -> list[Message]:
 def _message_events(message: Message, results_by_call: Mapping[str, Mapping[str, Any]]) -> Iterator[Event]:
     if message.role == "user" and message.origin in (None, "person"):
         yield MessageEvent(role="user", content=message.text)
-    elif text := message.section_text(UNDONE):
+    elif text := message.part(UNDONE):
         yield Undone(content=text)
     elif message.role == "assistant":
         if message.thought:

@@ -91,7 +91,7 @@ def read_replay_record(services: DriveServices, hooked_events: str) -> ReplayRec
     messages = [(parent, services.transcript.read_message(name)) for name, parent in chain]
     undone: dict[str, list[str]] = {}
     for parent, message in messages:
-        if text := message.section_text(UNDONE):
+        if text := message.part(UNDONE):
             undone.setdefault(parent, []).append(text)
     return ReplayRecord(
         collect_recorded_context(messages), undone, read_results_without_intent(journal), hooks
@@ -157,7 +157,7 @@ def collect_recorded_context(messages: Iterable[tuple[str, Message]]) -> Context
     """Return what messages tell of the context. `messages`: each with the record before it."""
     found, memory, in_git = dict[str, Message](), set[str](), False
     for parent, message in messages:
-        in_git = in_git or (message.role == "system" and bool(message.section_text("git")))
+        in_git = in_git or (message.role == "system" and bool(message.part("git")))
         if message.origin == "context":
             found.setdefault(parent, message)
             sections = (part.section or "" for part in message.content if isinstance(part, TextPart))
