@@ -133,7 +133,7 @@ KINDS: dict[str, tuple[str, str, tuple[str, str], Callable[[RunConfig], object]]
     "trust": (
         "user/.interlock/trusted.json",
         '{{"{work}": "{}"}}',
-        ("is_workspace_trusted", "untrusted"),
+        ("trusted", "untrusted"),
         lambda c: c.trusted,
     ),
     "gemini's trust": (

@@ -173,7 +173,7 @@ def test_where_git_gives_nothing_it_is_said_why(work: Path) -> None:
 
 def test_a_slow_git_is_ended_with_its_children(work: Path) -> None:
     put(work / "git", f"#!/bin/sh\nsleep 600 &\necho $! >> {work}/pids\nwait\n")
-    text = summary(work, env={"PATH": f"{work}:{os.environ['PATH']}"}, seconds=1.0)
+    text = summary(work, env={"PATH": f"{work}:{os.environ['PATH']}"}, timeout_s=1.0)
     assert "longer than 1 s" in text
     for pid in (work / "pids").read_text().split():
         # A killed process may take a moment to die.

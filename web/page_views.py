@@ -243,7 +243,7 @@ async def get_accepts_prompt(page: PageContext, request: Request) -> Any:
     row = run_from_path(page.client, request)
     if row.workflow in TALKING:
         return {"takes": True}
-    if not request.state.person.has_role("drive"):
+    if not request.state.person.has_at_least_role("drive"):
         return {"takes": False}
     await _require_run_with_trusted_code(page, request)
     options = replace(page.options, workspace=Path(row.workspace))

@@ -162,10 +162,10 @@ async def _in_langgraph(workflow: Any, example: Example) -> Any:
     graph = workflow.graph.copy({"checkpointer": InMemorySaver()})
     config: Any = {"configurable": {"thread_id": "1", **example.context}}
     given: Any = workflow.graph_input(
-        workflow._default_enter(workflow.validate_input(dict(example.input)), None), {}
+        workflow._default_initial_state(workflow.validate_input(dict(example.input)), None), {}
     )
     while True:
-        found = await graph.ainvoke(given, config, context=workflow.graph_context(example.context))
+        found = await graph.ainvoke(given, config, context=workflow.validate_context(example.context))
         state = await graph.aget_state(config)
         if not state.tasks:
             shown = to_json_value(found)

@@ -136,7 +136,7 @@ class IgnoredTests(WorkspaceTree):
                 is_open = os.access(self._base + path, os.X_OK)  # what is in it can be changed by name
                 self.closed[f"{path}/"] = None if is_open else change_mark(found, time.time_ns())
 
-    def _read_path(self, path: str, folder: FolderState, place: OpenDirEntry) -> Iterator[PathChange]:
+    def _read_changed_file(self, path: str, folder: FolderState, place: OpenDirEntry) -> Iterator[PathChange]:
         is_code, now_ns = self._table.file_kind(path) == "code", time.time_ns()
         try:
             found = os.stat(place.name, dir_fd=place.directory, follow_symlinks=False)

@@ -61,7 +61,7 @@ class RenewingProvider(OAuthClientProvider):
         """Return whether the file has other tokens than those in use; from then on these are."""
         file: Any = self.context.storage
         known, before = self.context.current_tokens, file.kept
-        if not file.read():
+        if not file.load_tokens():
             file.kept = before
         found = await file.get_tokens()
         if known is None:  # the SDK reads them next

@@ -283,7 +283,7 @@ def test_what_another_process_did_meanwhile_is_shown_before_the_next_prompt(tmp_
         if isinstance(event, MessageEvent) and event.content not in shown[-1:]:
             shown.append(event.content)
 
-    front.event = said
+    front.on_event = said
 
     async def talked() -> None:
         talk = Conversation(stage.options, "main", front)

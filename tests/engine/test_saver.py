@@ -182,7 +182,7 @@ def test_writes_of_one_checkpoint_are_one_transaction(store: Store, conn: Connec
         return other.execute("select count(*) from checkpoints").fetchone()[0], step
 
     class Spying(Saver):
-        def _update_run(self, *args: Any, **how: Any) -> None:
+        def _update_run_row(self, *args: Any, **how: Any) -> None:
             super()._update_run_row(*args, **how)
             seen.append(look())
 

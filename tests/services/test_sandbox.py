@@ -535,6 +535,6 @@ def test_a_sandbox_that_can_not_be_made_any_more_runs_nothing_but_our_own_progra
     ended = asyncio.run(run(["touch", "made"], cwd=place.work, timeout_s=30))
     assert ended.how == "not_started" and "is a link" in ended.output
     put(place.work / ".env", "SECRET")
-    ours = asyncio.run(run(["cat", ".env"], cwd=place.work, timeout_s=30, ours=True))
+    ours = asyncio.run(run(["cat", ".env"], cwd=place.work, timeout_s=30, trusted_helper=True))
     assert ours.output == "SECRET"
     assert not (place.work / "made").exists()

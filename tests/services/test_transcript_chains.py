@@ -46,9 +46,9 @@ def test_damage_is_found_on_both_sides_of_a_compression(chain: ChainTranscript, 
     conn = chain._records.conn
     rows = conn.execute("select id, body from chain").fetchall()
     (record,) = (name for name, body in rows if f'"{text}"'.encode() in inflate_body(body))
-    conn.stored("update chain set body = $1 where id = $2", (b'{"role":"user","content":"x"}', record))
+    conn.execute_raw("update chain set body = $1 where id = $2", (b'{"role":"user","content":"x"}', record))
     assert len(list(chain.verify_chain(new))) == 1
-    conn.stored("delete from chain where id = $1", (old,))
+    conn.execute_raw("delete from chain where id = $1", (old,))
     assert f"record {old} is missing" in chain.verify_chain(new)
 
 

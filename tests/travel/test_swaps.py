@@ -116,8 +116,8 @@ def test_a_node_of_a_part_is_swapped_in_a_run_of_ours(desk: Desk) -> None:
     run = desk.run().run
     (desk.folder / "other.py").write_text(
         "from interlock.nodes.turn_request import use_model\n"
-        "from interlock.state.node import node, spec_of\n"
-        "told = spec_of(use_model)\n"
+        "from interlock.state.node import node, find_node_spec\n"
+        "told = find_node_spec(use_model)\n"
         "@node(reads=told.reads, writes=told.writes, labels=told.labels)\n"
         "async def same(state, runtime):\n    return await use_model(state, runtime)\n"
     )

@@ -63,7 +63,7 @@ class Bench:
     restarts: list["Bench"] = field(default_factory=list["Bench"])
 
     def __post_init__(self) -> None:
-        self.conn.stored(
+        self.conn.execute_raw(
             "insert or ignore into runs (run, workflow, workspace, title, created, updated, status, options, input)"
             " values ($1, 'main', '', '', 0, 0, 'open', '{}', '{}')",
             (self.run,),

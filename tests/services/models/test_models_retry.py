@@ -192,7 +192,7 @@ async def stopped_once(run: Any, holds: Callable[[list[Any]], object]) -> list[A
         run.token.request()
 
     stopping = asyncio.create_task(stop())
-    with pytest.raises(Stopped), run.token.guarded():
+    with pytest.raises(Stopped), run.token.cancel_on_stop():
         async with aclosing(run.models.stream(call, told.append)) as stream:
             async for item in stream:
                 items.append(item)

@@ -63,7 +63,7 @@ async def test_a_reply_recorded_twice_around_a_kill_counts_once(
     fake_gemini.play(["lost", "kept", "next"])
     run = bench(fake_gemini.env, record_to=path)
     await said(run)
-    run.conn.stored("delete from model_calls")
+    run.conn.execute_raw("delete from model_calls")
     again = run.restarted()
     assert [await said(again), await said(again)] == ["kept", "next"]
     played = bench(fake=path)
