@@ -70,7 +70,7 @@ class Agent:
         """Serve until the client is gone, or a signal comes; ends the process."""
         for number in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(number, self._client_gone.set)
-        self._wire.start(self._start_answering, self._client_gone.set)
+        self._wire.start(self._start_answer_task, self._client_gone.set)
         await self._client_gone.wait()
         try:
             async with asyncio.timeout(_LEAVE_S):
@@ -81,7 +81,7 @@ class Agent:
         sys.stderr.flush()
         os._exit(0)
 
-    def _start_answering(self, frame: Frame) -> None:
+    def _start_answer_task(self, frame: Frame) -> None:
         task = asyncio.get_running_loop().create_task(self._answer_frame(frame))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -143,7 +143,7 @@ class Agent:
         name = await asyncio.to_thread(client.create_session, _require_cwd(params))
         return {
             "sessionId": name,
-            **self._describe_and_announce_commands(await self._open_editor_session(name, options)),
+            **self._describe_options_and_announce_commands(await self._open_editor_session(name, options)),
         }
 
     async def load_session(self, params: Params, replay: bool = True) -> object:
@@ -156,7 +156,7 @@ class Agent:
             raise RpcError(PARAMS, f"Session {name!r} works in {known.workspace!r}, not in {str(folder)!r}.")
         session = await self._open_editor_session(name, options, known.run, replay)
         session.session_options.restore_choices(known.chosen)
-        return self._describe_and_announce_commands(session)
+        return self._describe_options_and_announce_commands(session)
 
     async def resume_session(self, params: Params) -> object:
         return await self.load_session(params, replay=False)
@@ -173,7 +173,7 @@ class Agent:
         )
         return {
             "sessionId": made.run,
-            **self._describe_and_announce_commands(
+            **self._describe_options_and_announce_commands(
                 await self._open_editor_session(made.run, options, made.run)
             ),
         }
@@ -250,7 +250,7 @@ class Agent:
             raise
         return session
 
-    def _describe_and_announce_commands(self, session: "EditorSession") -> dict[str, Any]:
+    def _describe_options_and_announce_commands(self, session: "EditorSession") -> dict[str, Any]:
         """Return a session's modes and options; its commands are announced after the answer."""
         asyncio.get_running_loop().call_soon(session.announce_commands)
         return session.session_options.modes_and_options()
@@ -271,7 +271,7 @@ class Agent:
     def _session_run_options(self, params: Params) -> Options:
         """Return the options of a session: the folder, further folders, and the client's MCP servers."""
         more = [
-            _require_directory(d)
+            _require_absolute_folder(d)
             for d in cast(list[object], _optional_param(params, "additionalDirectories", list) or [])
         ]
         folders = (*self._options.include_directories, *more)
@@ -342,10 +342,10 @@ def _object_list_param(params: Params, name: str, required: bool = True) -> list
 
 
 def _require_cwd(params: Params) -> Path:
-    return _require_directory(params.get("cwd"))
+    return _require_absolute_folder(params.get("cwd"))
 
 
-def _require_directory(value: object) -> Path:
+def _require_absolute_folder(value: object) -> Path:
     if not isinstance(value, str) or not os.path.isabs(value) or "\0" in value:  # noqa: PTH117 - a text from outside
         raise RpcError(PARAMS, f"cwd is {json.dumps(value)[:60]}, expected the absolute path of a folder.")
     if not os.path.isdir(value):  # noqa: PTH112 - Path.is_dir raises for names that are too long

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from interlock.acp.session_updates import Update, UpdateRenderer, diff_contents, text_content
+from interlock.acp.session_updates import Update, UpdateRenderer, diff_to_hunk_contents, text_content
 from interlock.acp.wire import JsonRpcConnection
 from interlock.engine.client import Decision, Pending
 from interlock.engine.client.requests import (
@@ -61,7 +61,7 @@ def build_tool_call(request: Pending, renderer: UpdateRenderer) -> Update:
     view = describe_request(request)
     content: list[Update] = []
     if view.preview and view.shows == "diff":
-        content += diff_contents(request["preview"], renderer.absolute_call_path(request["args"]))
+        content += diff_to_hunk_contents(request["preview"], renderer.absolute_call_path(request["args"]))
     elif view.preview:
         content.append(text_content(make_visible(view.preview)))
     about = [*_build_description_lines(view)]

@@ -65,7 +65,7 @@ def _read_block(
         case "image":
             contents.files.append(_store_attachment(block["data"], block["mimeType"], file_stem))
         case "resource_link":
-            yield from _resolve_link(str(block["uri"]), contents, workspace, roots)
+            yield from _link_to_prompt_text(str(block["uri"]), contents, workspace, roots)
         case "resource":
             resource: Block = block["resource"]
             if "text" in resource:
@@ -93,7 +93,7 @@ def _store_attachment(data: object, mime_type: str, file_stem: Path) -> Path:
     return file
 
 
-def _resolve_link(
+def _link_to_prompt_text(
     uri: str, contents: PromptContents, workspace: Path, roots: Sequence[Path]
 ) -> Iterator[str]:
     """Yield a file of the workspace as a reference, which the run resolves under its rules; another address as text."""

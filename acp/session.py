@@ -13,7 +13,7 @@ from interlock.acp import permission_requests, prompts
 from interlock.acp.prompts import Block, PromptContents, attach_file, read_prompt_blocks
 from interlock.acp.session_updates import Update, UpdateRenderer, message_chunk
 from interlock.acp.wire import INTERNAL, INVALID, NO_LOGIN, PARAMS, JsonRpcConnection, RpcError
-from interlock.cli.startup import resume_gc_and_prewarm
+from interlock.cli.startup import resume_gc_and_start_warm_process
 from interlock.engine.client import Decision, Options, Pending, choices
 from interlock.engine.client.conversation import UNFINISHED, Conversation, Notice
 from interlock.engine.client.user_extensions import ExtensionReader
@@ -164,7 +164,7 @@ class EditorSession:
         """Ask which of these the person chooses; None: none of them."""
         self._choice_count += 1
         name = f"choice-{self._choice_count}"
-        self.send_update(self.renderer.open_call(name, "", {}, title))
+        self.send_update(self.renderer.record_open_call(name, "", {}, title))
         asked = asyncio.ensure_future(
             permission_requests.request_choice(self._wire, self.name, name, title, details, labels)
         )
@@ -172,7 +172,7 @@ class EditorSession:
         await asyncio.wait({asked})
         self._asking = None
         chosen = None if asked.cancelled() or asked.exception() else asked.result()
-        self.send_update(self.renderer.end_call(name, chosen is not None))
+        self.send_update(self.renderer.record_call_end(name, chosen is not None))
         return chosen
 
     def send_agent_message(self, text: str) -> None:
@@ -230,12 +230,12 @@ class EditorSession:
 
     def on_event(self, event: Event, /) -> None:
         if event.type in ("finished", "tool_start"):
-            resume_gc_and_prewarm()
+            resume_gc_and_start_warm_process()
         if isinstance(event, Init):
             self.renderer.run = event.session_id
             if self._prompt_pending:
                 self._prompt_pending = False
-                self.session_options.clear_after_prompt()
+                self.session_options.clear_choices_after_prompt()
         elif isinstance(event, Result):
             self._result = event
         elif isinstance(event, HandOver):
@@ -267,7 +267,7 @@ class EditorSession:
         """The editor shows what was typed there. Calls that are open end: the prompt comes in their place."""
         self._prompt_pending = True
         for name in [*self.renderer.open_calls]:
-            self.send_update(self.renderer.end_call(name, False))
+            self.send_update(self.renderer.record_call_end(name, False))
 
     def on_state_changed(self) -> None:
         self.session_options.send_changed_options()
@@ -333,7 +333,9 @@ class EditorSession:
             name := permission_requests.tool_call_id_of_request(request, self.renderer)
         ) not in self.renderer.announced_calls:
             headline = permission_requests.describe_request(request).headline
-            self.send_update(self.renderer.open_call(name, request["tool_name"], request["args"], headline))
+            self.send_update(
+                self.renderer.record_open_call(name, request["tool_name"], request["args"], headline)
+            )
         decision = await permission_requests.request_permission(self._wire, self.name, request, self.renderer)
         if decision is None:
             self.send_agent_message(
@@ -442,7 +444,7 @@ class SessionOptions:
         """Choose a value and store it. Raises `RpcError` and `UserError`."""
         take = {
             "model": choices.choose_model,
-            "thinking": choices.choose_thinking,
+            "thinking": choices.choose_thinking_level,
             "approval_mode": choices.choose_approval_mode,
             "mode": choices.choose_mode,
         }
@@ -467,7 +469,7 @@ class SessionOptions:
             except InterlockError as error:
                 self._send(message_chunk("agent_thought", f"{error}\n"))
 
-    def clear_after_prompt(self) -> None:
+    def clear_choices_after_prompt(self) -> None:
         """Forget what was chosen: a prompt runs with it, and from now on the run keeps it."""
         if self.chosen:
             self.chosen = {}

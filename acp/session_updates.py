@@ -97,7 +97,7 @@ class UpdateRenderer:
                 if line := event_notice_line(event, verbose=False):
                     yield message_chunk("agent_thought", f"{line}\n")
 
-    def open_call(self, call_id: str, tool: str, args: Mapping[str, Any], title: str) -> Update:
+    def record_open_call(self, call_id: str, tool: str, args: Mapping[str, Any], title: str) -> Update:
         """Record a call as open, and return the update that introduces it."""
         self.announced_calls.add(call_id)
         self.open_calls.add(call_id)
@@ -118,7 +118,7 @@ class UpdateRenderer:
             **terminal,
         }
 
-    def end_call(self, call_id: str, succeeded: bool) -> Update:
+    def record_call_end(self, call_id: str, succeeded: bool) -> Update:
         """Record a call as ended, and return the update that says so, where no event does."""
         self.open_calls.discard(call_id)
         return _call_update(call_id, status="completed" if succeeded else "failed")
@@ -136,7 +136,7 @@ class UpdateRenderer:
             return
         args = event.parameters if isinstance(event, ToolUse | ToolStart) else None
         if call_id not in self.announced_calls:
-            yield self.open_call(call_id, event.tool_name, args or {}, call_summary_line(event))
+            yield self.record_open_call(call_id, event.tool_name, args or {}, call_summary_line(event))
         elif isinstance(event, ToolStart) and args is not None:
             self._args[call_id] = args
             more = {
@@ -156,13 +156,13 @@ class UpdateRenderer:
             else:
                 yield self._result_update(call_id, event)
             if event.tool_name in _TODOS and event.status == "success":
-                yield from _todo_plan_updates(self._args.get(call_id, {}))
+                yield from _plan_updates_from_todos(self._args.get(call_id, {}))
 
     def _result_update(self, call_id: str, event: ToolResultEvent) -> Update:
         told = event.output or (event.error or {}).get("message", "") or event.exit
         failed = event.status != "success" or event.exit
         args = self._args.get(call_id, {})
-        changed = [*diff_contents(event.diff, self.absolute_call_path(args))] if event.diff else []
+        changed = [*diff_to_hunk_contents(event.diff, self.absolute_call_path(args))] if event.diff else []
         shown = changed or ([text_content(make_visible(told[-_SHOWN_OUTPUT:]))] if told else [])
         update = _call_update(call_id, status="failed" if failed else "completed", content=shown)
         if changed and (line := _HUNK.search(event.diff)):
@@ -183,7 +183,7 @@ def tool_kind(tool: str) -> str:
     return _KIND_OF.get(tool) or (_KINDS[TOOLS[tool].risk] if tool in TOOLS else "other")
 
 
-def diff_contents(diff: str, path: str) -> Iterator[Update]:
+def diff_to_hunk_contents(diff: str, path: str) -> Iterator[Update]:
     """Yield a unified diff as texts before and after, one pair a hunk; last, how much of it was cut."""
     starts = [*_HUNK.finditer(diff)]
     for number, start in enumerate(starts):
@@ -197,7 +197,7 @@ def diff_contents(diff: str, path: str) -> Iterator[Update]:
         yield text_content(cut)
 
 
-def _todo_plan_updates(args: Mapping[str, Any]) -> Iterator[Update]:
+def _plan_updates_from_todos(args: Mapping[str, Any]) -> Iterator[Update]:
     todos: Any = args.get("todos") or []
     steps: list[Mapping[str, Any]] = (
         [{**s} for s in parse_todo_steps(todos)] if isinstance(todos, str) else todos

@@ -66,14 +66,14 @@ def main() -> int:
 def _turns(server: Server, folder: Path) -> None:
     """The same turns on both databases, in turn, in this process."""
     from interlock.engine import Options, run_sync
-    from interlock.engine.store import state_directory_for_store
+    from interlock.engine.store import prepare_state_directory_for_store
 
     (folder / "work").mkdir()
     (folder / "work" / "a.txt").write_text("x" * 2000)
     read = {"tool_calls": [{"name": "read_file", "args": {"file_path": "a.txt"}}]}
     homes = {
         "SQLite": folder / "sqlite",
-        "PostgreSQL": state_directory_for_store(folder / "home", server.start()),
+        "PostgreSQL": prepare_state_directory_for_store(folder / "home", server.start()),
     }
 
     def took(home: Path, turns: int) -> tuple[float, float]:
@@ -161,9 +161,9 @@ def _large_store(server: Server, folder: Path) -> None:
 
 def _lists(home: Path, address: str) -> dict[str, Callable[[], object]]:
     from interlock.engine.read import list_runs, list_waiting_requests
-    from interlock.engine.store import Store, state_directory_for_store
+    from interlock.engine.store import Store, prepare_state_directory_for_store
 
-    store = state_directory_for_store(home, address)
+    store = prepare_state_directory_for_store(home, address)
     conn = Store(store).connect()
     return {
         "runs": lambda: list_runs(store, limit=20),

@@ -126,7 +126,7 @@ def fuse_nothing() -> None:
     """
     from interlock.graphs.supersteps import Wiring
 
-    Wiring.share_superstep = lambda *_: None  # pyright: ignore
+    Wiring.allow_shared_superstep = lambda *_: None  # pyright: ignore
 
 
 def _in_own_process(kind: str, url: str = "") -> dict[str, Any]:

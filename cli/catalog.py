@@ -108,7 +108,7 @@ def _build_prompt_parser() -> "Parser":
 
 
 def _build_command_parser(name: str, shown_name: str) -> "Parser":
-    command = _load_command(name)
+    command = _load_command_function(name)
     kind, parts = command.takes
     made = kind(shown_name)
     if not command.__module__.startswith("interlock.cli."):
@@ -120,10 +120,10 @@ def _build_command_parser(name: str, shown_name: str) -> "Parser":
 
 def execute_command(name: str, arguments: list[str]) -> int:
     """Run one command; returns its exit code."""
-    return _load_command(name)(build_parser(name).parse(arguments)) or 0
+    return _load_command_function(name)(build_parser(name).parse(arguments)) or 0
 
 
-def _load_command(name: str) -> Any:
+def _load_command_function(name: str) -> Any:
     row = COMMANDS.get(name)
     if name != "prompt" and (row is None or row.module.endswith("/")):
         entry = find_entry_point(_GROUP, name)
@@ -173,7 +173,7 @@ _OTHER_AGENTS_COMMANDS = {
 """Commands of other agents, and ours that serves them; hardly anybody sends one of these words as a prompt."""
 
 
-def find_command(argv: list[str]) -> tuple[str, list[str]]:
+def split_command_and_arguments(argv: list[str]) -> tuple[str, list[str]]:
     """The command's name and its arguments, with flags allowed before it; `prompt` if there is none."""
     place = _index_of_command_word(argv)
     if place is None:

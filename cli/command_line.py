@@ -6,7 +6,7 @@ import re
 import sys
 from pathlib import Path
 
-from interlock.cli.catalog import COMMANDS, execute_command, find_command, root_help_text
+from interlock.cli.catalog import COMMANDS, execute_command, root_help_text, split_command_and_arguments
 from interlock.cli.version import VERSION
 from interlock.state.errors import InterlockError, RunError, StoppedError, UserError
 from interlock.state.text import make_visible
@@ -31,14 +31,14 @@ def run_command_line(argv: list[str], own_process: bool) -> int:
             sys.stdout.flush()
         return code
     except InterlockError as error:
-        return _report_error(argv, error, _diagnose_lost_output(argv, error) or error)
+        return _report_error(argv, error, _diagnose_unwritable_stdout(argv, error) or error)
     except BrokenPipeError:
         from interlock.cli.render.output import redirect_stdout_to_null
 
         redirect_stdout_to_null()
         return 141  # as shells report a program killed by SIGPIPE
     except KeyboardInterrupt:
-        _write_structured_failure(argv, stopped := StoppedError("Stopped by Ctrl-C."))
+        _write_json_failure_if_requested(argv, stopped := StoppedError("Stopped by Ctrl-C."))
         return stopped.exit_code
     except Exception as error:
         from interlock.state.errors import as_bug_error
@@ -46,11 +46,11 @@ def run_command_line(argv: list[str], own_process: bool) -> int:
         return _report_error(
             argv,
             error,
-            _diagnose_lost_output(argv, error) or _diagnose_store_error(error) or as_bug_error(error),
+            _diagnose_unwritable_stdout(argv, error) or _diagnose_store_error(error) or as_bug_error(error),
         )
 
 
-def _diagnose_lost_output(argv: list[str], error: Exception) -> InterlockError | None:
+def _diagnose_unwritable_stdout(argv: list[str], error: Exception) -> InterlockError | None:
     """Diagnose the error as one of stdout, and give stdout up; None: it can still be written."""
     cause = error if isinstance(error, OSError) else error.__cause__
     if not isinstance(cause, OSError) or cause.filename or cause.errno not in _UNWRITABLE:
@@ -61,7 +61,7 @@ def _diagnose_lost_output(argv: list[str], error: Exception) -> InterlockError |
         from interlock.cli.render.output import redirect_stdout_to_null
 
         redirect_stdout_to_null()
-        kept = " What the run did is kept: interlock show latest" if _is_driving_command(argv) else ""
+        kept = " What the run did is kept: interlock show latest" if _is_run_driving_command(argv) else ""
         return RunError(f"Can't write the output: {lost.strerror}. Free some space, or redirect it.{kept}")
     return None
 
@@ -80,7 +80,7 @@ def _diagnose_store_error(error: Exception) -> InterlockError | None:
 
 
 def _report_error(argv: list[str], error: Exception, shown_error: InterlockError) -> int:
-    _write_structured_failure(argv, shown_error)
+    _write_json_failure_if_requested(argv, shown_error)
     text = f"interlock: {shown_error}"
     if {"-d", "--debug"} & set(argv):
         import traceback
@@ -92,11 +92,11 @@ def _report_error(argv: list[str], error: Exception, shown_error: InterlockError
     return shown_error.exit_code
 
 
-def _write_structured_failure(argv: list[str], error: InterlockError) -> None:
+def _write_json_failure_if_requested(argv: list[str], error: InterlockError) -> None:
     """Programs' output ends with a result also if no run was begun, even for flags that can't be read."""
     words = argv[: argv.index("--")] if "--" in argv else argv
     found = _OUTPUT_FLAG.search("\0".join(["", *words, ""]))
-    if error.shown or found is None or not _is_driving_command(argv):
+    if error.shown or found is None or not _is_run_driving_command(argv):
         return
     from interlock.cli.driving import show_failure
     from interlock.cli.render.views import JsonView, StreamJsonView
@@ -104,7 +104,7 @@ def _write_structured_failure(argv: list[str], error: InterlockError) -> None:
     show_failure(JsonView() if found[1] == "json" else StreamJsonView(), error)
 
 
-def _is_driving_command(argv: list[str]) -> bool:
+def _is_run_driving_command(argv: list[str]) -> bool:
     return bool(argv) and (argv[0] not in COMMANDS or argv[0] in _DRIVING)
 
 
@@ -125,7 +125,7 @@ def _dispatch_command(argv: list[str], own_process: bool) -> int:
         Path.home()
     except RuntimeError as error:
         raise UserError("No home directory is known for this user. Set HOME.") from error
-    name, rest = find_command(argv)
+    name, rest = split_command_and_arguments(argv)
     if own_process and (name in _STARTING or name not in COMMANDS):
         from interlock.cli.startup import pause_garbage_collection
         from interlock.services.secrets.environment import hide_process_environment

@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from interlock.cli.catalog import COMMANDS, build_parser, find_command
+from interlock.cli.catalog import COMMANDS, build_parser, split_command_and_arguments
 from interlock.cli.parsing import ChoiceParser
 from interlock.cli.render.output import to_one_line
 from interlock.engine.client import PIPELINES, WORKFLOWS_FOLDER, WORKFLOWS_GROUP, Client
@@ -38,7 +38,7 @@ def complete_last_word(words: Sequence[str]) -> Completions:
     *before, current = words
     if before[:1] == ["help"]:
         return _filter_completions([*_command_completions()], current)
-    name, rest = find_command(before)
+    name, rest = split_command_and_arguments(before)
     parser = build_parser(name)
     with suppress(InterlockError):
         parser.add_dynamic_flags(rest)
@@ -140,9 +140,11 @@ def _complete_models(_: Sequence[str]) -> list[Completion]:
 
 
 def _complete_modes(_: Sequence[str]) -> list[Completion]:
-    from interlock.prompts import prompt_names
+    from interlock.prompts import list_prompt_names
 
-    return [Completion(name.removeprefix("modes/")) for name in prompt_names() if name.startswith("modes/")]
+    return [
+        Completion(name.removeprefix("modes/")) for name in list_prompt_names() if name.startswith("modes/")
+    ]
 
 
 def _complete_calls(words: Sequence[str]) -> list[Completion]:

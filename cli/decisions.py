@@ -27,7 +27,7 @@ from interlock.engine.client.requests import (
     choices_by_key,
     decide_with_answers,
     decide_with_arguments,
-    decide_with_edits,
+    decide_with_changed_arguments,
     decisions_on_other_requests,
     find_similar_unknown_outcomes,
     make_decision,
@@ -105,7 +105,7 @@ def build_decisions(
         last = []
         to_all = (kind, name) == ("answer", "all")
         for request in (
-            _require_requests_answered_alike(rest, waiting)
+            _require_requests_sharing_answer(rest, waiting)
             if to_all
             else _require_named_requests(name, waiting, kind, past_requests)
         ):
@@ -161,7 +161,7 @@ def _require_named_requests(
     raise UserError(f"{why}.{near} What waits: {shown}. See: interlock approvals")
 
 
-def _require_requests_answered_alike(text: str, waiting: Sequence[Request]) -> list[Request]:
+def _require_requests_sharing_answer(text: str, waiting: Sequence[Request]) -> list[Request]:
     """The requests that one answer to all answers: unknown outcomes, or several questions that ask the same."""
     if text in ("redo", "skip") and (found := [r for r in waiting if r["kind"] == "outcome"]):
         return found
@@ -217,7 +217,7 @@ def decide_with_edited_arguments(request: Request, spec: str | None = None) -> D
     """Run it with these arguments, or with those that the person writes in an editor."""
     what = f"--edit {request_number_or_id(request)}"
     if spec is not None:
-        return decide_with_edits(request, parse_json_object(read_argument_text(spec, what), what))
+        return decide_with_changed_arguments(request, parse_json_object(read_argument_text(spec, what), what))
     if plan := plan_under_review(request):
         return decide_with_arguments(request, {"plan": edit_in_editor(plan, ".md", what)})
     text = to_visible_json(request["args"], 2) + "\n"
@@ -270,7 +270,7 @@ def ask_for_decisions(run: str, requests: Sequence[Request], paint: Paint) -> li
                     request, count, paint, PREVIEW_LINES, hidden_lines_hint(run), answered_by_key=True
                 ),
             )
-            decision, more = _ask_until_valid(request, others)
+            decision, more = _ask_for_decision_until_valid(request, others)
             further, ids = decisions_on_other_requests(decision, request, requests[number:])
             decisions += [decision, *more, *further]
             settled |= ids | {one.approval for one in more}
@@ -279,25 +279,29 @@ def ask_for_decisions(run: str, requests: Sequence[Request], paint: Paint) -> li
     return decisions
 
 
-def _ask_until_valid(request: Request, alike_outcomes: Sequence[Request]) -> tuple[Decision, list[Decision]]:
+def _ask_for_decision_until_valid(
+    request: Request, similar_outcomes: Sequence[Request]
+) -> tuple[Decision, list[Decision]]:
     """The decision on a request, and on others like it where the person says so."""
     while True:
         try:
             if request["kind"] == "question":
                 return decide_with_answers(
-                    request, [_read_answer(wanted) for wanted in answer_field_labels(request)]
+                    request, [_read_nonempty_answer(wanted) for wanted in answer_field_labels(request)]
                 ), []
-            return _ask_for_choice(request, choices_by_key(request), alike_outcomes)
+            return _ask_for_choice(request, choices_by_key(request), similar_outcomes)
         except UserError as error:
             _write_lines(f"  {error}")
 
 
 def _ask_for_choice(
-    request: Request, choices: Mapping[str, AnswerChoice], alike_outcomes: Sequence[Request]
+    request: Request, choices: Mapping[str, AnswerChoice], similar_outcomes: Sequence[Request]
 ) -> tuple[Decision, list[Decision]]:
     """Take a key or the first word of what it stands for, `n` with a reason behind it, `all` behind an outcome."""
-    of_all = f" · with all: the same for {len(alike_outcomes)} more like it" if alike_outcomes else ""
-    typed = _read_answer(" · ".join(f"{key} {way.label_with_scope}" for key, way in choices.items()) + of_all)
+    of_all = f" · with all: the same for {len(similar_outcomes)} more like it" if similar_outcomes else ""
+    typed = _read_nonempty_answer(
+        " · ".join(f"{key} {way.label_with_scope}" for key, way in choices.items()) + of_all
+    )
     word, _, rest = typed.partition(" ")
     found = (w for key, w in choices.items() if word.lower() in (key, re.split(r"\W", w.label)[0]))
     if (way := next(found, None)) is None:
@@ -305,11 +309,11 @@ def _ask_for_choice(
     if way.takes == "arguments":
         return decide_with_edited_arguments(request), []
     why = way.takes == "reason" and (rest.strip() or _read_line("  Why? (Enter: no reason) "))
-    same = alike_outcomes if rest.strip() == "all" else ()
+    same = similar_outcomes if rest.strip() == "all" else ()
     return make_decision(request, way, why or None), [make_decision(other, way) for other in same]
 
 
-def _read_answer(choices: str) -> str:
+def _read_nonempty_answer(choices: str) -> str:
     """Read an answer, asking again while it is empty. Raises `EOFError` for later."""
     while not (typed := _read_line(f"  [{choices} · l later] ")):
         pass

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from interlock.cli.inputs import read_batch_lines
 from interlock.cli.render.output import redirect_stdout_to_null, write_json
 from interlock.cli.render.views import JsonView, StreamJsonView, View, error_fields, outcome_fields
-from interlock.cli.startup import resume_gc_and_prewarm
+from interlock.cli.startup import resume_gc_and_start_warm_process
 from interlock.engine.client import ENDED, Client, Decision, Options, Outcome, Pending
 from interlock.engine.client.batches import Batch, find_newest_batch, make_batch
 from interlock.services.process.stdout import original_stdout, redirect_stdout_to_stderr
@@ -52,7 +52,7 @@ def start_run(workflow: str, inputs: Mapping[str, Any], options: Options, view: 
         with client.explain_store_errors():
             print(client.start_sync(workflow, inputs).run)
         return 0
-    return _drive_in_view(
+    return _drive_and_show_outcome(
         lambda asker: client.start_sync(
             workflow, inputs, renderers=[_StartupEndingView(view)], decider=asker
         ),
@@ -66,7 +66,7 @@ def resume_run(
 ) -> int:
     """Resume a run; returns the exit code."""
     client = Client(options)
-    return _drive_in_view(
+    return _drive_and_show_outcome(
         lambda asker: client.resume_sync(
             run, prompt, decisions, renderers=[_StartupEndingView(view)], decider=asker
         ),
@@ -75,7 +75,7 @@ def resume_run(
     )
 
 
-def _drive_in_view(drive: "Callable[[_TerminalAsker], Outcome]", view: View, client: Client) -> int:
+def _drive_and_show_outcome(drive: "Callable[[_TerminalAsker], Outcome]", view: View, client: Client) -> int:
     asker = _TerminalAsker(view)
     try:
         with redirect_stdout_to_stderr(), client.explain_store_errors():
@@ -85,7 +85,7 @@ def _drive_in_view(drive: "Callable[[_TerminalAsker], Outcome]", view: View, cli
                 # Its thread holds a lock that an ordinary exit would wait for.
                 os._exit(outcome.exit_code)
             _show_ignoring_closed_pipe(lambda: view.show_outcome(outcome))
-            print_trace(outcome, client.options)
+            print_trace_if_debug(outcome, client.options)
             return outcome.exit_code
     except Exception as error:
         failure = error if isinstance(error, InterlockError) else as_bug_error(error)
@@ -120,7 +120,7 @@ def show_failure(view: View, error: InterlockError) -> None:
 SCREEN_READER = "INTERLOCK_SCREEN_READER"
 
 
-def is_plain_terminal() -> bool:
+def is_plain_terminal_or_screen_reader() -> bool:
     """Whether the terminal can do no more than print lines, or a screen reader reads them."""
     return os.environ.get("TERM", "dumb") in ("dumb", "") or bool(os.environ.get(SCREEN_READER))
 
@@ -134,7 +134,7 @@ class _StartupEndingView:
 
     def __call__(self, event: "Event", /) -> None:
         if event.type in ("finished", "tool_start"):  # a model's client, the largest import, is loaded by now
-            resume_gc_and_prewarm()
+            resume_gc_and_start_warm_process()
         self._view(event)
 
 
@@ -147,7 +147,7 @@ def await_notifications(outcome: Outcome, notifications: "Sequence[Future[list[s
     return replace(outcome, warnings=[*outcome.warnings, *problems])
 
 
-def print_trace(outcome: Outcome, options: Options) -> None:
+def print_trace_if_debug(outcome: Outcome, options: Options) -> None:
     if options.debug and outcome.trace:
         sys.stderr.write(sanitize_for_terminal(outcome.trace))
 
@@ -200,7 +200,7 @@ def run_batch(
             outcome = _run_batch_line(batch, line, workflow, given, options)
             outcome = await_notifications(outcome, [outcome.notifying])
             write_json(outcome_fields(outcome))
-            print_trace(outcome, options)
+            print_trace_if_debug(outcome, options)
             code = outcome.exit_code
         except BusyError as error:  # another process goes on with the line
             write_json({"error": {"field": "", "type": error.kind, "message": str(error)}})
@@ -211,7 +211,7 @@ def run_batch(
             fields = error_fields(error)
             del fields["code"]
             write_json({"error": {"field": "", **fields}})
-        if code == _CANCELLED and client.find_run(batch.run_id_of_line(line)).status not in ENDED:
+        if code == _CANCELLED and client.find_run(batch.run_id_for_line(line)).status not in ENDED:
             return code  # this process was stopped, not the run cancelled
         exit_code = code if code == InputError.exit_code else exit_code or code
     return exit_code
@@ -220,9 +220,9 @@ def run_batch(
 def _run_batch_line(
     batch: Batch, line: int, workflow: str, inputs: Mapping[str, Any], options: Options
 ) -> Outcome:
-    run = batch.run_id_of_line(line)
+    run = batch.run_id_for_line(line)
     if line not in batch.begun:
-        client = Client(replace(options, batch=batch.batch_option_of_line(line, inputs)))
+        client = Client(replace(options, batch=batch.batch_option_for_line(line, inputs)))
         return client.start_sync(workflow, inputs, run=run)
     client = Client(options)
     if options.queue:

@@ -175,7 +175,7 @@ def _build_fleet_options(args: Args, env: Mapping[str, str]) -> dict[str, Any]:
     found: dict[str, Any] = {"moves_queue": bool(args.queue)}
     if is_detached:
         fleet = Fleet(resolve_state_directory(env))
-        found["queue"] = args.queue or (GIT_QUEUE if args.repo else fleet.host_queue())
+        found["queue"] = args.queue or (GIT_QUEUE if args.repo else fleet.host_queue_name())
     if args.repo:
         found["repository"] = resolve_repository_option(args.repo, args.deliver or "patch")
     elif args.deliver:

@@ -181,7 +181,7 @@ class _Caller:
         raise UserError(f"{error} The run still waits for it: interlock approvals {self._run}") from error
 
     async def _ask_for_decision(self, request: Request) -> Decision | None:
-        answer = await self._ask_user(request)
+        answer = await self._ask_user_or_collect_request(request)
         if answer is None or answer.action != "accept":
             return None
         content: Mapping[str, Any] = answer.content or {}
@@ -190,7 +190,7 @@ class _Caller:
         way = next((way for way in _offered_choices(request) if way.choice == content.get("choice")), None)
         return way and make_decision(request, way, str(content.get("feedback") or ""))
 
-    async def _ask_user(self, request: Request) -> Any:
+    async def _ask_user_or_collect_request(self, request: Request) -> Any:
         session = self._context.session
         schema = answer_form_schema(request) if request["kind"] == "question" else _choice_schema(request)
         if not session.client_capabilities or session.client_capabilities.elicitation is None:

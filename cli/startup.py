@@ -15,7 +15,7 @@ def pause_garbage_collection() -> None:
     gc.disable()
 
 
-def resume_gc_and_prewarm() -> None:
+def resume_gc_and_start_warm_process() -> None:
     """Freeze the objects made so far and turn garbage collection on, unless it is; prepare the next start, too."""
     if gc.isenabled():
         return

@@ -24,7 +24,7 @@ from typing import Any, Literal, get_args, get_origin
 
 from pydantic import BaseModel
 
-from interlock.cli.session.commands import commands_as_markdown as session_page
+from interlock.cli.session.commands import commands_and_keys_as_markdown as session_page
 from interlock.engine.diagrams import render_diagram
 from interlock.graphs import PIPELINES
 from interlock.state.errors import UserError

@@ -62,7 +62,14 @@ async def resume(
 
     with provide_stop(stop) as stop:
         return await runner.resume_run(
-            run, decisions, prompt, options, renderers, stop, replace_unfinished=instead, follow=follow
+            run,
+            decisions,
+            prompt,
+            options,
+            renderers,
+            stop,
+            replace_unfinished=instead,
+            drive_successors=follow,
         )
 
 

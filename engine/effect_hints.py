@@ -69,7 +69,7 @@ def _suspicious_calls(function: Any, seen: set[Any]) -> Iterator[tuple[str, str]
         return
     known = {**function.__globals__, **inspect.getclosurevars(function).nonlocals}
     for call in _unguarded_calls(tree):
-        if text := _describe_if_suspicious(call):
+        if text := _suspicious_call_text(call):
             yield text, f"{Path(code.co_filename).name}:{code.co_firstlineno + call.lineno - 1}"
         elif isinstance(call.func, ast.Name) and inspect.isfunction(known.get(call.func.id)):
             yield from _suspicious_calls(known[call.func.id], seen)
@@ -90,7 +90,7 @@ def _unguarded_calls(tree: ast.AST) -> Iterator[ast.Call]:
         yield from _unguarded_calls(child)
 
 
-def _describe_if_suspicious(call: ast.Call) -> str:
+def _suspicious_call_text(call: ast.Call) -> str:
     name = ast.unparse(call.func)
     top, _, last = name.rpartition(".")
     if last == "open":

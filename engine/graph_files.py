@@ -53,7 +53,7 @@ class GraphFile:
         module = _import_file(self.file, self.file.read_bytes())
         found = _require_graph(module, self.file, self.attribute)
         try:
-            made = from_langgraph(found, name, _graph_summary(module, found), types=_data_classes(module))
+            made = from_langgraph(found, name, _graph_summary(module, found), types=_list_data_types(module))
         except InterlockError as error:
             raise ConfigError(f"{self.file}: {error}") from error
         ranks = isinstance(store := settings.get("store"), dict) and "index" in store
@@ -106,12 +106,12 @@ def read_langgraph_json(folder: Path) -> dict[str, GraphFile]:
         if path.endswith(".py"):
             found[name] = GraphFile(Path(os.path.realpath(folder / path)), attribute, listing)
         elif all(part.isidentifier() for part in path.split(".")):
-            file = _find_module_file(path, [*_local_dependency_folders(listing, settings), folder])
+            file = _find_or_guess_module_file(path, [*_local_dependency_folders(listing, settings), folder])
             found[name] = GraphFile(file, attribute, listing)
     return found
 
 
-def _find_module_file(module: str, folders: Iterable[Path]) -> Path:
+def _find_or_guess_module_file(module: str, folders: Iterable[Path]) -> Path:
     """Where a module's code is, or would be in the last folder, without importing anything."""
     package, *parts = module.split(".")
     spec = find_spec(package)
@@ -183,7 +183,7 @@ def _load_object_reference(langgraph_json: Path, reference: object) -> Any:
     file = (
         Path(os.path.realpath(langgraph_json.parent / path))
         if path.endswith(".py")
-        else _find_module_file(path, folders)
+        else _find_or_guess_module_file(path, folders)
     )
     if not file.is_file():
         raise ConfigError(f"{langgraph_json}: there is no file for {reference!r}; expected FILE.py:NAME.")
@@ -325,7 +325,7 @@ def _require_graph(module: ModuleType, file: Path, attribute: str) -> Any:
     return graphs[chosen[0]]
 
 
-def _data_classes(module: ModuleType) -> list[type]:
+def _list_data_types(module: ModuleType) -> list[type]:
     """Classes of values that the file has: such as an agent's `response_format`, which no type of its state names."""
     classes: list[type] = [one for one in vars(module).values() if isinstance(one, type)]
     return [one for one in classes if is_data_type(one)]

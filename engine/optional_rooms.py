@@ -2,7 +2,12 @@
 
 from typing import Any
 
-from interlock.state.entry_points import EntryPoint, find_entry_point, is_part_installed, missing_folder_line
+from interlock.state.entry_points import (
+    EntryPoint,
+    find_entry_point,
+    is_part_installed,
+    missing_folder_message,
+)
 from interlock.state.errors import ConfigError
 
 
@@ -10,10 +15,10 @@ def require_optional_part(name: str, needed_by: str, folder: str) -> None:
     """Raise `ConfigError` if a part's folder is missing. `needed_by` needs it: the beginning of the error, with its
     verb."""
     if not is_part_installed(name):
-        raise ConfigError(missing_folder_line(needed_by, folder))
+        raise ConfigError(missing_folder_message(needed_by, folder))
 
 
-NO_EXPORTER = missing_folder_line("telemetry.enabled needs", "telemetry")
+NO_EXPORTER = missing_folder_message("telemetry.enabled needs", "telemetry")
 
 
 def load_fleet_entry_point(group: str, name: str, needed_by: str) -> Any:
@@ -23,7 +28,7 @@ def load_fleet_entry_point(group: str, name: str, needed_by: str) -> Any:
     """
     entry = find_entry_point(group, name)
     if entry is None:
-        raise ConfigError(missing_folder_line(needed_by, "fleet"))
+        raise ConfigError(missing_folder_message(needed_by, "fleet"))
     try:
         return entry.load()
     except ModuleNotFoundError as error:

@@ -13,14 +13,14 @@ from typing import Any, NamedTuple
 from interlock.engine.driver.drive import pending_interrupts
 from interlock.engine.read import list_runs
 from interlock.engine.store import Store, explain_store_errors
-from interlock.engine.store.approvals import list_interrupts, set_awaited_interrupts
+from interlock.engine.store.approvals import list_request_interrupts, set_awaited_interrupts
 from interlock.engine.store.connection import Connection
-from interlock.engine.store.runs import list_stored_statuses, set_run_status
+from interlock.engine.store.runs import list_run_statuses, set_run_status
 from interlock.engine.store.saver import Saver, awaited_subtask, compute_run_status
 from interlock.graphs import is_pipeline, load_pipeline
 from interlock.graphs.graph import Compiled
 from interlock.graphs.pipeline import Pipeline
-from interlock.graphs.stored_channels import pending_nodes_missing_from
+from interlock.graphs.stored_channels import find_missing_pending_nodes
 from interlock.state.subagent import MOST_DEPTH
 
 OnProgress = Callable[[int, int], None]
@@ -37,14 +37,14 @@ class CheckpointStatus(NamedTuple):
     """Key of each request the graph is interrupted for → LangGraph's id."""
 
 
-def rebuild_rows_from_checkpoints(
+def rebuild_run_status_from_checkpoints(
     home: Path, on_progress: OnProgress = lambda _done, _total: None
 ) -> list[str]:
     """Make the rows agree with the checkpoints; return one line per run whose rows didn't."""
-    return asyncio.run(_rebuild_all_rows(home, on_progress))
+    return asyncio.run(_rebuild_all_statuses(home, on_progress))
 
 
-async def _rebuild_all_rows(home: Path, on_progress: OnProgress) -> list[str]:
+async def _rebuild_all_statuses(home: Path, on_progress: OnProgress) -> list[str]:
     store = Store(home)
     with explain_store_errors(store.path), closing(store.connect("FULL")) as conn:
         driven = {row.run for row in list_runs(home, "running")}  # their drivers own those rows
@@ -55,7 +55,7 @@ async def _rebuild_all_rows(home: Path, on_progress: OnProgress) -> list[str]:
         def compiled(workflow: str) -> Compiled:
             return load_pipeline(workflow).compile(saver, MOST_DEPTH)
 
-        stored = list_stored_statuses(conn)
+        stored = list_run_statuses(conn)
         for number, (run, workflow, *row) in enumerate(stored, 1):
             on_progress(number, len(stored))
             known = is_pipeline(workflow) and run not in driven
@@ -80,7 +80,7 @@ async def _read_checkpoint_status(
         return None
     status, outcome = compute_run_status(newest.checkpoint["channel_values"], declared.outcome)
     app = compiled(declared.name)
-    if pending_nodes_missing_from(newest.checkpoint["channel_values"], app.nodes):
+    if find_missing_pending_nodes(newest.checkpoint["channel_values"], app.nodes):
         return None  # a processor is due, which is known only in the run's folder
     snapshot = await app.aget_state(config, subgraphs=True)
     waits = {item.value: item.id for item in pending_interrupts(snapshot) if not awaited_subtask(item.value)}
@@ -95,7 +95,7 @@ def _describe_status_differences(
     found: list[str] = []
     if row != truth[:3]:
         found.append(f"run {run}: the row says {row!r}, the checkpoints {truth[:3]!r}")
-    rows = list_interrupts(conn, run)
+    rows = list_request_interrupts(conn, run)
     stored = {key: name for key, name, answer in rows if name is not None and answer is None}
     answered = {key for key, _, answer in rows if answer is not None}
     waits = {key: name for key, name in truth.waits.items() if key not in answered}

@@ -20,7 +20,7 @@ from interlock.engine.store import Store, open_reader
 from interlock.engine.store.blobs import open_repository_with_snapshots, store_snapshot
 from interlock.engine.store.runs import read_options, read_repository_option
 from interlock.engine.store.snapshots import Snapshot, list_planned_paths, list_snapshots, read_unsaved_calls
-from interlock.engine.store.workspaces import note_changed_files
+from interlock.engine.store.workspaces import record_snapshot_of_person_changes
 from interlock.services.configuration import load_default_configuration
 from interlock.services.files.filesystem import read_truncated_text
 from interlock.services.files.ignore import find_generated_paths
@@ -30,14 +30,14 @@ from interlock.services.snapshots.restore import (
     find_blocked_paths,
     finish_pending_restore,
     plan_restore,
-    run_restore,
+    run_restore_in_subprocess,
 )
 from interlock.services.snapshots.snapshots import (
     ShadowRepository,
     SnapshotContents,
     SnapshotFile,
     WorkspaceSnapshots,
-    repository_name,
+    shadow_repository_name,
 )
 from interlock.services.snapshots.workspace_tree import TooManyFilesError
 from interlock.state.errors import UserError
@@ -67,7 +67,7 @@ class RunFiles:
 
     @cached_property
     def repository_folder(self) -> Path:
-        return self.home / "snapshots" / repository_name(Path(self.run.workspace))
+        return self.home / "snapshots" / shadow_repository_name(Path(self.run.workspace))
 
     @cached_property
     def shadow_repository(self) -> ShadowRepository:
@@ -84,7 +84,7 @@ class RunFiles:
         finish_pending_restore(self.repository_folder)
         return take_folder_snapshot(self.home, root, self.run.run)
 
-    def check_not_driven(self) -> None:
+    def check_workspace_not_driven(self) -> None:
         """Raises `UserError` while a run is working in the folder, as its files would change under it."""
         for other in list_runs(self.home, "running"):
             if other.workspace == self.run.workspace:
@@ -111,7 +111,7 @@ class RunFiles:
 
     def run_restore_plan(self, plan: RestorePlan) -> None:
         if plan:
-            run_restore(plan)
+            run_restore_in_subprocess(plan)
 
     def find_paths_touched_by_calls(self, call_snapshots: Iterable[Snapshot]) -> "TouchedPaths":
         """What these calls changed, path by path."""
@@ -232,8 +232,10 @@ class TouchedPaths:
         self.folders_made |= after.folders.keys() - before.folders.keys()
         self.folders_gone |= {p: m for p, m in before.folders.items() if p not in after.folders}
 
-    def can_undo(self, path: str, now: SnapshotFile | None) -> bool:
-        return now == self.first[path] or (now == self.last[path] and path not in self.mixed)
+    def can_undo(self, path: str, current_file: SnapshotFile | None) -> bool:
+        return current_file == self.first[path] or (
+            current_file == self.last[path] and path not in self.mixed
+        )
 
 
 def _parent_folders(files: Iterable[str], now: SnapshotContents) -> dict[str, int]:
@@ -250,7 +252,7 @@ def load_folder_settings(root: Path) -> Settings:
     return load_default_configuration(root).loaded_settings.settings
 
 
-def read_workspace_text(home: Path, run: RunRow, path: str, limit: int) -> str:
+def read_masked_workspace_text(home: Path, run: RunRow, path: str, limit: int) -> str:
     """The text of a file as the run's tools may read it, without secrets.
 
     Raises `PathRefused` for one that they may not, and `UnreadableError`.
@@ -297,10 +299,10 @@ def find_call_snapshots(home: Path, run: RunRow, call: str | None) -> list[Snaps
     return found
 
 
-def find_inherited_snapshots(home: Path, run: RunRow) -> list[Snapshot]:
+def list_snapshots_of_in_place_fork(home: Path, run: RunRow) -> list[Snapshot]:
     """All snapshots of a fork in its parent's folder, with those it inherited; empty for any other run."""
     found = list_snapshots(home, run.run)
-    here = repository_name(Path(run.workspace))
+    here = shadow_repository_name(Path(run.workspace))
     return found if found and found[0].inherited and all(s.repository == here for s in found) else []
 
 
@@ -377,7 +379,7 @@ def _included_directories_line(home: Path, run: RunRow) -> str:
     return f"{kept}: {_format_paths(found)}."
 
 
-def check_calls_restorable(home: Path, run: RunRow, call_snapshots: Iterable[Snapshot]) -> None:
+def check_calls_wrote_inside_workspace(home: Path, run: RunRow, call_snapshots: Iterable[Snapshot]) -> None:
     """Raises `UserError` if one of these calls wrote a file outside the workspace."""
     keys, root = {s.call_key for s in call_snapshots}, Path(run.workspace)
     paths = [str(root / path) for key, path in list_planned_paths(home, run.run) if key in keys]
@@ -427,7 +429,9 @@ def provide_local_files(home: Path, run: RunRow, *, needs_workspace: bool = True
     """
     known = (
         not needs_workspace
-        and ShadowRepository(home / "snapshots" / repository_name(Path(run.workspace))).is_borrowing_objects
+        and ShadowRepository(
+            home / "snapshots" / shadow_repository_name(Path(run.workspace))
+        ).is_borrowing_objects
     )
     if known or not is_run_on_other_host(home, run):
         yield run
@@ -450,11 +454,11 @@ def check_not_delivered(home: Path, run: RunRow) -> None:
         )
 
 
-def store_files_changed_by_person(home: Path, run: RunRow, local_run: RunRow) -> None:
+def store_person_changes_of_repository_run(home: Path, run: RunRow, local_run: RunRow) -> None:
     """After a person changed a run's files: whoever drives a run on a repository next has them, too."""
     if not read_repository_of_run(home, run.run):
         return
     commit = take_folder_snapshot(home, Path(local_run.workspace), run.run)
     with Store(home).write_transaction() as conn:
         store_snapshot(conn, RunFiles(home, local_run).shadow_repository, commit)
-        note_changed_files(conn, run.run, commit, elsewhere=local_run != run)
+        record_snapshot_of_person_changes(conn, run.run, commit, elsewhere=local_run != run)

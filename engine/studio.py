@@ -25,7 +25,7 @@ from interlock.engine.client.threads import WaitingRequest, decision_from_answer
 from interlock.engine.driver.drive import Drive, pending_interrupts
 from interlock.engine.driver.event_bus import EventBus
 from interlock.engine.driver.lease import acquire_lease
-from interlock.engine.driver.run_config import options_with_input, prepare_run
+from interlock.engine.driver.run_config import merge_input_into_options, prepare_run
 from interlock.engine.driver.run_definition import options_to_store, restore_options
 from interlock.engine.driver.stop import Stop
 from interlock.engine.options import Options
@@ -111,12 +111,14 @@ async def _open_drive(workflow: Pipeline, run: str, input: Any) -> AsyncGenerato
         lease.release()
 
 
-def _run_options(store: Store, begun: RunRow | None, workflow: Pipeline, input: Any) -> Options:
+def _run_options(store: Store, existing_run: RunRow | None, workflow: Pipeline, input: Any) -> Options:
     """Options from the input, or those the run started with."""
     options = Options(home=store.home, env=dict(os.environ))
-    if begun is None:
-        return options_with_input(replace(options, workspace=Path.cwd()), workflow.validate_input(input))
-    return restore_options(options, read_run_options(store.home, begun.run), begun.workspace)
+    if existing_run is None:
+        return merge_input_into_options(
+            replace(options, workspace=Path.cwd()), workflow.validate_input(input)
+        )
+    return restore_options(options, read_run_options(store.home, existing_run.run), existing_run.workspace)
 
 
 def _emit_to_server_stream(deps: Deps) -> Deps:
@@ -128,11 +130,11 @@ def _emit_to_server_stream(deps: Deps) -> Deps:
     return replace(deps, emit=emit)
 
 
-def _resume_value(resume: Any, interrupt: str, waiting: int) -> Any:
+def _resume_value(resume: Any, interrupt: str, waiting_count: int) -> Any:
     """The answer to one interrupt, by its id or because it is the only one; None: no answer."""
     if isinstance(resume, Mapping) and interrupt in resume:
         return cast(Mapping[str, Any], resume)[interrupt]
-    return cast(Any, resume) if waiting == 1 else None
+    return cast(Any, resume) if waiting_count == 1 else None
 
 
 def _record_answer(drive: Drive, key: str, reply: Any) -> None:

@@ -27,7 +27,7 @@ from interlock.engine.options import LISTING, WORKFLOWS_FOLDER, WORKFLOWS_GROUP,
 from interlock.engine.user_code import FORBIDDEN, check_user_code_allowed
 from interlock.engine.working_folder import use_working_folder
 from interlock.graphs import PIPELINES, load_pipeline, replace_loadable_workflows
-from interlock.graphs.foreign import from_langgraph, is_graph_factory
+from interlock.graphs.foreign import from_langgraph, may_be_graph_factory
 from interlock.graphs.langgraph_internals import is_langgraph_graph
 from interlock.graphs.pipeline import Pipeline
 from interlock.services.config.settings import project_settings_paths
@@ -192,10 +192,10 @@ def load_recorded_workflow(run: str, workflow: str, options: Options) -> tuple[P
     if workflow in PIPELINES:
         return load_pipeline(workflow), []
     with use_working_folder(workspace_path(options)):
-        return _load_in_run_folder(run, workflow, options)
+        return _load_recorded_source(run, workflow, options)
 
 
-def _load_in_run_folder(run: str, workflow: str, options: Options) -> tuple[Pipeline, list[str]]:
+def _load_recorded_source(run: str, workflow: str, options: Options) -> tuple[Pipeline, list[str]]:
     _register_sources(options)
     if not options.source or "file" not in options.source:
         return load_pipeline(workflow), []
@@ -317,7 +317,7 @@ class MisdeclaredError(Exception):
 
 
 def _to_checked_workflow(found: Any, name: str, doc: str) -> Pipeline:
-    if is_langgraph_graph(found) or is_graph_factory(found):
+    if is_langgraph_graph(found) or may_be_graph_factory(found):
         found = from_langgraph(found, name)
     if not isinstance(found, Pipeline):
         raise MisdeclaredError(f"WORKFLOW is {found!r}" if found is not None else "there is no WORKFLOW")
@@ -330,14 +330,14 @@ def _to_checked_workflow(found: Any, name: str, doc: str) -> Pipeline:
             "way, or a person"
         )
     found.compile()
-    return found if found.summary else set_summary_from_docstring(found, doc)
+    return found if found.summary else overwrite_summary_from_docstring(found, doc)
 
 
-def set_summary_from_docstring(found: Pipeline, doc: str) -> Pipeline:
+def overwrite_summary_from_docstring(pipeline: Pipeline, doc: str) -> Pipeline:
     """Set the summary to the docstring's first line, without a leading `NAME: `."""
-    first = doc.strip().partition("\n")[0].removeprefix(f"{found.name}: ").rstrip(".")
-    object.__setattr__(found, "summary", first or "a workflow of yours")
-    return found
+    first = doc.strip().partition("\n")[0].removeprefix(f"{pipeline.name}: ").rstrip(".")
+    object.__setattr__(pipeline, "summary", first or "a workflow of yours")
+    return pipeline
 
 
 def _load_error_message(file: Path, name: str, code: bytes, error: BaseException) -> str:

@@ -11,15 +11,15 @@ from pathlib import Path
 
 from interlock.engine.run_files import load_folder_settings
 from interlock.engine.store import open_reader
-from interlock.engine.store.blobs import fetch_snapshot, load_blob
+from interlock.engine.store.blobs import fetch_snapshot_if_missing, load_blob
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.runs import check_run_id, read_repository_option
 from interlock.engine.store.workspaces import (
     NOWHERE,
     RunLocation,
-    extend_moved_from,
+    change_folder_in_run_rows,
     find_newest_snapshot,
-    move_rows_to_folder,
+    make_extended_moved_from_option,
     read_run_location,
 )
 from interlock.fleet.commits import Commits, restore_commits
@@ -32,8 +32,8 @@ from interlock.services.snapshots.restore import apply_restore, plan_restore
 from interlock.services.snapshots.snapshots import (
     ShadowRepository,
     WorkspaceSnapshots,
-    repository_name,
     set_parent_snapshot,
+    shadow_repository_name,
 )
 from interlock.state.errors import BusyError, RunError
 from interlock.state.repository import Repository, RepositoryError, hide_credentials, parse_repository
@@ -80,7 +80,7 @@ class Checkout:
         if now != self.previous_place or (self.snapshot and find_newest_snapshot(conn, run) != self.snapshot):
             raise BusyError(f"Run {run!r} went on elsewhere meanwhile.")
         note = _MOVED.format(new=str(self.folder), old=now.folder) if now.at else ""
-        move_rows_to_folder(conn, run, now, str(self.folder), self.options, note)
+        change_folder_in_run_rows(conn, run, now, str(self.folder), self.options, note)
 
 
 def load_worker_fleet_settings(env: Mapping[str, str]) -> FleetSettings:
@@ -140,7 +140,7 @@ def _prepare_checkout(
         _recreate_clone(home, mirror, commit, folder, snapshot)
     now = {**options, "commit": commit, "at": at}
     if previous_place.at not in ("", at, NOWHERE):
-        now["moved_from"] = extend_moved_from(options, previous_place.at)
+        now["moved_from"] = make_extended_moved_from_option(options, previous_place.at)
     trusted, isolated = (
         settings.is_trusted_repository(repository.url),
         settings.should_isolate_repository(repository.url),
@@ -167,9 +167,9 @@ def _recreate_clone(home: Path, mirror: Mirror, commit: str, folder: Path, snaps
     make_private_directory(made)
     try:
         mirror.clone_commit_into(commit, made)
-        kept = home / "snapshots" / repository_name(folder)
+        kept = home / "snapshots" / shadow_repository_name(folder)
         shutil.rmtree(kept, ignore_errors=True)
-        ShadowRepository(kept).borrow_objects(mirror.objects_folder, mirror.find_tree_id(commit))
+        ShadowRepository(kept).borrow_objects(mirror.objects_folder, mirror.resolve_tree_id(commit))
         if commits := read_stored_commits(home, folder.name):
             restore_commits(commits, made)
         if snapshot:
@@ -200,7 +200,7 @@ def _restore_snapshot(home: Path, folder: Path, snapshot_repository: Path, snaps
     repository, settings = ShadowRepository(snapshot_repository), load_folder_settings(folder)
     with open_reader(home) as conn:
         assert conn is not None
-        fetch_snapshot(conn, repository, snapshot)
+        fetch_snapshot_if_missing(conn, repository, snapshot)
     taken = WorkspaceSnapshots(home, open_workspace(folder, settings), settings.snapshots, repository)
     now = repository.read_contents(taken.take_snapshot("refs/clone"))
     apply_restore(

@@ -29,7 +29,7 @@ _CROWDED = 0.8
 def check_connections(home: Path) -> Iterator[Finding]:
     """How full the store's server is; nothing where runs are in a file."""
     try:
-        open_now, most = Fleet(home).count_connections()
+        open_now, most = Fleet(home).count_connections_and_limit()
     except UserError:
         return
     except InterlockError as error:

@@ -38,7 +38,7 @@ _ROWS = 50
 )
 def worker(args: Args) -> None:
     fleet = Fleet(resolve_state_directory())
-    queues = [fleet.host_queue(), *args.queue]
+    queues = [fleet.host_queue_name(), *args.queue]
     if args.workspaces:
         queues.append(GIT_QUEUE)
         os.environ["INTERLOCK_WORKSPACES"] = str(_ensure_folder(args.workspaces))
@@ -81,7 +81,7 @@ def fleet(args: Args) -> None:
     workers, jobs, requests = fleet.read_workers_and_jobs()
     queued = [job.age_s for job in jobs if not job.doing]
     alive = sum(age < STALLED_S for age in workers.values())
-    open_now, most = fleet.count_connections()
+    open_now, most = fleet.count_connections_and_limit()
     if args.json:
         facts = {"workers": alive, "queued": len(queued), "oldest_s": round(max(queued, default=0.0), 1)}
         house = {"connections": open_now, "max_connections": most, "open_requests": requests}

@@ -77,7 +77,7 @@ class CloneCommits:
     _seen: Any = field(default=None, init=False)
     _is_kept: bool = field(default=False, init=False)
 
-    def read_if_changed(self) -> bytes | None:
+    def read_commits_if_changed(self) -> bytes | None:
         """Return what is to be kept, if that has changed since the last call; None: it hasn't.
 
         Raises `RunError` if it can't be read, which is no reason to stop a run.
@@ -117,7 +117,7 @@ class CloneCommits:
         at = Commits(head, refs, b"", b"").head_commit
         if at != self.commit or any(name != self.commit for name in refs.values()):
             return False
-        return not index or _write_index_tree(repository, index) == run_git(
+        return not index or _write_index_tree_or_empty(repository, index) == run_git(
             "rev-parse", f"{self.commit}^{{tree}}", folder=repository
         )
 
@@ -256,7 +256,7 @@ def _staged_object_ids(repository: Path, index: bytes) -> list[str]:
     return sorted({name for mode, name, _ in modes if mode != "160000"})
 
 
-def _write_index_tree(repository: Path, index: bytes) -> str:
+def _write_index_tree_or_empty(repository: Path, index: bytes) -> str:
     """Return the tree that an index is; empty: it has conflicts, or files that were only announced."""
     with _temporary_index_environment(index) as env:
         try:

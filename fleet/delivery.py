@@ -42,7 +42,7 @@ from interlock.fleet.checkout import (
 )
 from interlock.fleet.commits import CloneCommits, unpack_objects_temporarily
 from interlock.fleet.mirrors import Mirror, run_git
-from interlock.services.snapshots.snapshots import ShadowRepository, repository_name
+from interlock.services.snapshots.snapshots import ShadowRepository, shadow_repository_name
 from interlock.state.calls import ToolResult, error_result
 from interlock.state.errors import InterlockError, RunError
 from interlock.state.repository import Repository
@@ -89,7 +89,9 @@ def _store_changes_and_start_push(home: Path, checkout: Checkout, outcome: Outco
     elsewhere = (place for place in what.get(UNKEPT, "").splitlines() if place != what["at"])
     unread, commits = [f"{_GIT} in {place}: its commits couldn't be kept" for place in elsewhere], None
     try:
-        commits = CloneCommits(checkout.folder, checkout.mirror, checkout.options["commit"]).read_if_changed()
+        commits = CloneCommits(
+            checkout.folder, checkout.mirror, checkout.options["commit"]
+        ).read_commits_if_changed()
     except RunError as error:
         unread.append(f"{_GIT}: {error}")
     snapshots = _open_snapshot_repository(home, checkout.folder, first, last)
@@ -120,7 +122,7 @@ def _store_changes_and_start_push(home: Path, checkout: Checkout, outcome: Outco
             store_blob(conn, f"commits/{outcome.run}", commits, owner=outcome.run)
         if pushing:
             what["pushed_by"] = pushing
-            if kept_back := _find_new_likely_secrets(
+            if kept_back := _list_new_likely_secret_files(
                 checkout.mirror, checkout.options["commit"], snapshots, first, last
             ):
                 what["kept_back"] = "\n".join(kept_back)
@@ -155,7 +157,7 @@ def _list_undelivered_paths(
 def _iterate_undelivered_paths(
     folder: Path,
     subfolder: str,
-    partly_delivered: Collection[str],
+    partly_delivered_folders: Collection[str],
     delivered: Collection[str],
     cloned_blob_ids: Mapping[str, str],
 ) -> Iterator[str]:
@@ -168,9 +170,9 @@ def _iterate_undelivered_paths(
     for entry in entries:
         path = f"{subfolder}/{entry.name}" if subfolder else entry.name
         if entry.is_dir(follow_symlinks=False):
-            if path in partly_delivered:
+            if path in partly_delivered_folders:
                 yield from _iterate_undelivered_paths(
-                    folder, path, partly_delivered, delivered, cloned_blob_ids
+                    folder, path, partly_delivered_folders, delivered, cloned_blob_ids
                 )
             elif entry.name != ".git" and not _is_empty_folder(entry.path):
                 yield f"{path}/"
@@ -228,7 +230,7 @@ _LIKELY_SECRET = re.compile(
 """Names of new files that nobody asked to push: they may hold keys or passwords."""
 
 
-def _find_new_likely_secrets(
+def _list_new_likely_secret_files(
     mirror: Mirror, commit: str, snapshots: ShadowRepository, first: str, last: str
 ) -> list[str]:
     """Return files whose names suggest keys, that the run made and the commit that was cloned hasn't."""
@@ -244,7 +246,7 @@ def _find_new_likely_secrets(
     return [path for path in found if path not in there]
 
 
-def _exclude_entries_of_paths(index_entries: str, paths: Collection[str]) -> str:
+def _filter_out_index_entries(index_entries: str, paths: Collection[str]) -> str:
     """Return entries for git's index, except those of these files."""
     entries = (entry for entry in index_entries.split("\0") if entry)
     return "".join(f"{entry}\0" for entry in entries if entry.partition("\t")[2] not in paths)
@@ -263,7 +265,7 @@ def _derive_push_run_id(home: Path, run: str, snapshot: str) -> str:
 
 
 def _open_snapshot_repository(home: Path, folder: Path, *commits: str) -> ShadowRepository:
-    return open_repository_with_snapshots(home, home / "snapshots" / repository_name(folder), commits)
+    return open_repository_with_snapshots(home, home / "snapshots" / shadow_repository_name(folder), commits)
 
 
 def _record_delivery_failure(home: Path, run: str, why: str) -> None:
@@ -393,9 +395,11 @@ def _build_delivery_commit(
         run_git("read-tree", parent, folder=mirror.folder, env=env)
         kept_back = _paths_withheld_from_push(repository_options)
         if parent != repository_options["commit"]:
-            undone = _index_entries_as_cloned(mirror, snapshots, repository_options, parent, env)
+            undone = _index_entries_resetting_committed_files(
+                mirror, snapshots, repository_options, parent, env
+            )
             run_git("update-index", "-z", "--index-info", folder=mirror.folder, env=env, stdin_text=undone)
-        changes = _exclude_entries_of_paths(
+        changes = _filter_out_index_entries(
             snapshots.format_index_entries(repository_options["first"], repository_options["last"]), kept_back
         )
         run_git("update-index", "-z", "--index-info", folder=mirror.folder, env=env, stdin_text=changes)
@@ -432,7 +436,7 @@ def _is_pushable_commit(mirror: Mirror, cloned_commit: str, run_commit: str, env
     return not any(_LIKELY_SECRET.fullmatch(path.strip("\n").rpartition("/")[2]) for path in added)
 
 
-def _index_entries_as_cloned(
+def _index_entries_resetting_committed_files(
     mirror: Mirror,
     snapshots: ShadowRepository,
     repository_options: Mapping[str, str],

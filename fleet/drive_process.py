@@ -93,7 +93,7 @@ def options_for_clone(options: Options, run: str, checkout: Checkout) -> Options
 
     def read_commits() -> tuple[str, bytes] | None:
         try:
-            body = clone.read_if_changed()
+            body = clone.read_commits_if_changed()
         except RunError:
             _record_unsaved_commits_location(options.home, run, checkout.options["at"])
             raise

@@ -199,7 +199,7 @@ class Mirror:
         except RunError:
             return ""
 
-    def find_tree_id(self, commit: str) -> str:
+    def resolve_tree_id(self, commit: str) -> str:
         return run_git("rev-parse", f"{commit}^{{tree}}", folder=self.folder)
 
     def clone_commit_into(self, commit: str, folder: Path) -> None:

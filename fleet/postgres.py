@@ -117,8 +117,8 @@ class PostgresConnection(Connection):
     def lock_audit(self) -> None:
         self.execute_raw("select pg_advisory_xact_lock($1)", (_ONE_CHAIN,))
 
-    def drop_audit(self) -> None:
-        super().drop_audit()
+    def drop_audit_table(self) -> None:
+        super().drop_audit_table()
         if self.session:
             self.session.audited, self._audit = False, None
 
@@ -221,7 +221,7 @@ class PostgresConnection(Connection):
             self._audit.save_head_after_commit(synced=True)
         session, self.session = self.session, None
         if session:
-            session.return_to_pool()
+            session.return_to_pool_or_close()
 
 
 _OLDEST = 140000

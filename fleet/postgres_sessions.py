@@ -67,12 +67,12 @@ class Session:
         told.register(self.conn.fileno(), POLLIN)
         return self.conn.info.transaction_status == TransactionStatus.IDLE and not told.poll(0)
 
-    def return_to_pool(self) -> None:
+    def return_to_pool_or_close(self) -> None:
         """For the next use, but not for long: the server has few connections."""
         if not self.is_usable() or _kept.setdefault(self.key, self) is not self:
             self.conn.close()
         elif self.timer is None:
-            self.timer = Timer(_idle_s, _close_idle_session, [self])
+            self.timer = Timer(_idle_s, _close_session_if_idle, [self])
             self.timer.daemon = True
             self.timer.start()
 
@@ -87,13 +87,13 @@ _idle_s = _IDLE_S
 _kept: dict[_Key, Session] = {}
 
 
-def _close_idle_session(session: Session) -> None:
+def _close_session_if_idle(session: Session) -> None:
     session.timer = None
     found = _kept.pop(session.key, None)
     if found is session and time.monotonic() - session.used >= _idle_s:
         session.conn.close()
     elif found:
-        found.return_to_pool()
+        found.return_to_pool_or_close()
 
 
 @atexit.register
@@ -147,7 +147,7 @@ def build_connection_string(path: Path, **parameters: str) -> str:
 
 
 def acquire_session(path: Path, options: str) -> Session:
-    """Return a session of its own; `return_to_pool` it after its use."""
+    """Return a session of its own; `return_to_pool_or_close` it after its use."""
     key = (os.getpid(), read_store_address(path), options)
     now = time.monotonic()
     if (kept := _kept.pop(key, None)) and kept.is_usable():

@@ -30,16 +30,16 @@ def main(schedule_name: str, due: str, state_directory: str) -> int:
             found = queue.find_schedule(conn, schedule_name)
         if found is None:
             return 0
-        run, said = _start_run_if_none_under_way(home, found, due)
+        run, said = _start_run_unless_one_is_active(home, found, due)
         with Store(home).write_transaction() as conn:
-            queue.record_schedule_start(conn, schedule_name, run, said)
+            queue.record_start_and_enqueue_next(conn, schedule_name, run, said)
     except (BusyError, StoreError) as error:
         print(error, file=sys.stderr)
         return TRY_AGAIN
     return 0
 
 
-def _start_run_if_none_under_way(home: Path, schedule: queue.Schedule, due: str) -> tuple[str, str]:
+def _start_run_unless_one_is_active(home: Path, schedule: queue.Schedule, due: str) -> tuple[str, str]:
     """Return the run that was started last, and why none was now."""
     run = derive_run_id(f"{schedule.name} at {due}")
     if find_exact_run(home, run):  # before a kill

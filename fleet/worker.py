@@ -95,7 +95,7 @@ class Worker:
         logging.basicConfig(level=logging.WARNING, handlers=[_ReportingHandler(self.report)])
         worker = self._work = asyncio.ensure_future(self._take_jobs_across_outages())
         for number in (signal.SIGTERM, signal.SIGINT):
-            asyncio.get_running_loop().add_signal_handler(number, self._stop_taking_jobs, _STOPPING)
+            asyncio.get_running_loop().add_signal_handler(number, self._begin_shutdown, _STOPPING)
         sweep = asyncio.ensure_future(self._recover_abandoned_work_periodically())
         try:
             with suppress(asyncio.CancelledError):
@@ -121,7 +121,7 @@ class Worker:
     async def _run_queue_worker(self) -> None:
         app = queue_schema.make_queue_app(Store(self.home).path)
         app.task(name=queue.DRIVE, pass_context=True)(self._drive_job)
-        app.task(name=queue.START, pass_context=True)(self._start_due_schedule)
+        app.task(name=queue.START, pass_context=True)(self._start_scheduled_run)
         async with app.open_async():
             await app.run_worker_async(
                 queues=self.queues,
@@ -136,7 +136,7 @@ class Worker:
                 delete_jobs="always",
             )
 
-    def _stop_taking_jobs(self, why: str) -> None:
+    def _begin_shutdown(self, why: str) -> None:
         if not self._stopping:
             self._stopping = True
             self.report(f"{why} Each run stops at its next commit and is put back.")
@@ -166,8 +166,10 @@ class Worker:
         self, context: "JobContext", run: str, steps: int, deaths: int, model: str
     ) -> None:
         if await self._write_with_retry(is_schema_newer_than_program):
-            await self._write_with_retry(lambda conn: queue.hand_to_workers(conn, run, if_due=True))
-            return self._stop_taking_jobs(_UPGRADED)
+            await self._write_with_retry(
+                lambda conn: queue.enqueue_run_if_worker_driven(conn, run, if_due=True)
+            )
+            return self._begin_shutdown(_UPGRADED)
         if context.job.worker_id is not None:
             self._own.add(context.job.worker_id)
         deaths += context.job.attempts  # those of workers: the sweep put the job back
@@ -205,7 +207,7 @@ class Worker:
             # A job of its own, so that deaths alone are counted.
             after_s = 0 if self._stopping else _AGAIN_S
             if await self._write_with_retry(
-                lambda conn: queue.hand_to_workers(conn, run, after_s, if_due=True)
+                lambda conn: queue.enqueue_run_if_worker_driven(conn, run, after_s, if_due=True)
             ):
                 self.report(f"{run}: put back" + (f": {said}" if said and not self._stopping else ""))
         elif code:
@@ -213,7 +215,7 @@ class Worker:
             self.report(f"{run}: {how}")
             await self._write_with_retry(lambda conn: _requeue_run_after_death(conn, run, steps, deaths, how))
 
-    async def _start_due_schedule(
+    async def _start_scheduled_run(
         self, context: "JobContext", schedule: str, due: int, deaths: int = 0, **_more: Any
     ) -> None:
         """A job: start a run of a schedule whose time has come."""
@@ -290,7 +292,7 @@ class Worker:
         while True:
             await asyncio.sleep(_SWEEP_S)
             if await self._write_with_retry(is_schema_newer_than_program):
-                return self._stop_taking_jobs(_UPGRADED)
+                return self._begin_shutdown(_UPGRADED)
             await self._write_with_retry(self._requeue_abandoned_runs)
             await self._write_with_retry(release_held_jobs)
             await self._write_with_retry(lambda conn: queue.retry_abandoned_schedule_starts(conn, _STALLED_S))
@@ -328,16 +330,16 @@ def _is_stalled_worker_removal(error: Exception) -> bool:
 
 def _requeue_run_after_death(conn: Connection, run: str, steps: int, deaths: int, cause: str) -> None:
     """Inside a transaction: put a job for a run whose process died, unless it was cancelled meanwhile."""
-    if not queue.can_run_go_on(conn, run):
+    if not queue.can_run_continue(conn, run):
         return
     set_run_error(conn, run, {"type": "died", "message": cause})  # for whoever gives the run up
-    before = 0 if queue.has_progressed(conn, run, steps) else deaths
-    queue.hand_to_workers(conn, run, _AGAIN_S, if_due=True, deaths=before + 1)
+    before = 0 if queue.has_run_progressed(conn, run, steps) else deaths
+    queue.enqueue_run_if_worker_driven(conn, run, _AGAIN_S, if_due=True, deaths=before + 1)
 
 
 def _give_up_run_if_died_too_often(conn: Connection, run: str, steps: int, deaths: int) -> str:
     """Inside a transaction: give up a run that died too often without getting further; returns a line on that."""
-    if deaths < _DEATHS or queue.has_progressed(conn, run, steps):
+    if deaths < _DEATHS or queue.has_run_progressed(conn, run, steps):
         return ""
     last = queue.read_death_message(conn, run)
     why = f"its process or worker died {deaths} times without getting further" + (f"; {last}" if last else "")

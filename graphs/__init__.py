@@ -72,9 +72,9 @@ def load_pipeline(name: str) -> "Pipeline":
     return _import_graph_module(name).PIPELINE
 
 
-def nested_graph(name: str, *given: Any) -> "Callable[[], Graph]":
+def nested_graph_builder(name: str, *args: Any) -> "Callable[[], Graph]":
     """A built-in pipeline's graph as a part of another: its module is imported when a run first enters it."""
-    return lambda: _import_graph_module(name).build(*given)
+    return lambda: _import_graph_module(name).build(*args)
 
 
 def _import_graph_module(name: str) -> Any:

@@ -22,7 +22,7 @@ from interlock.nodes.compress import (
     verify,
 )
 from interlock.state.compress import CompressInput, CompressOutput, CompressState, CompressStatus
-from interlock.state.workflow import WorkflowContext, append_history
+from interlock.state.workflow import WorkflowContext, start_chain_from_history
 
 
 def build() -> Graph:
@@ -43,7 +43,7 @@ def build() -> Graph:
 
 def initial_state(input: CompressInput, context: WorkflowContext) -> dict[str, Any]:
     return {
-        "head": append_history(context.transcript, input.history),
+        "head": start_chain_from_history(context.transcript, input.history),
         "model": context.model,
         "last_prompt_tokens": input.last_prompt_tokens or 0,
         "force": input.force,

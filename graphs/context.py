@@ -10,19 +10,19 @@ from typing import Any
 
 from langgraph.graph import END, START
 
-from interlock.graphs import nested_graph
+from interlock.graphs import nested_graph_builder
 from interlock.graphs.graph import Graph
 from interlock.graphs.pipeline import Pipeline
 from interlock.nodes.context import at_files, directory, environment, history, ide, memory, tool_declarations
 from interlock.state.context import ContextInput, ContextOutput, ContextState, DeclaredTool, FileOutcome
-from interlock.state.workflow import WorkflowContext, append_history
+from interlock.state.workflow import WorkflowContext, start_chain_from_history
 
 
 @cache
 def build() -> Graph:
     g = Graph("context", ContextState)
     g.nodes(history, environment, directory, ide)
-    g.subgraph("system-prompt", nested_graph("system-prompt"))
+    g.subgraph("system-prompt", nested_graph_builder("system-prompt"))
     g.nodes(memory, tool_declarations, at_files)
 
     g.edge(START, "history")
@@ -37,9 +37,9 @@ def build() -> Graph:
 
 def initial_state(input: ContextInput, context: WorkflowContext) -> dict[str, Any]:
     return {
-        "head": append_history(context.transcript, input.history),
+        "head": start_chain_from_history(context.transcript, input.history),
         "prompt": context.record_prompt(input.prompt),
-        "ide_given": context.record_ide(input.ide),
+        "ide_given": context.record_ide_input(input.ide),
         "off": [name for name, on in input.parts.items() if not on],
         "alone": True,
     }

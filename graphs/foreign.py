@@ -23,9 +23,9 @@ from typing_extensions import override
 from interlock.graphs.foreign_callbacks import (
     ForeignCallbacks,
     find_tool_nodes,
-    isolate_output_and_exits,
     patch_models_to_retry_streams,
     patch_tool_node_calls,
+    redirect_stdout_and_catch_exits,
 )
 from interlock.graphs.foreign_interrupts import NodeInterrupts
 from interlock.graphs.foreign_node_results import NodeCompletionTracker
@@ -41,7 +41,7 @@ from interlock.graphs.foreign_requests import (
 from interlock.graphs.langgraph_internals import (
     QUESTIONS,
     compile_graph,
-    copy_with_saver,
+    copy_graph_with_saver,
     drive_with_custom_stream,
     input_fields,
     is_langgraph_graph,
@@ -121,7 +121,9 @@ class ForeignGraph:
 
     def compile(self, checkpointer: Any = None) -> Any:
         """The graph, with our saver and the memory store that comes with it."""
-        return copy_with_saver(self.graph, checkpointer, getattr(checkpointer, "memory", None), self.name)
+        return copy_graph_with_saver(
+            self.graph, checkpointer, getattr(checkpointer, "memory", None), self.name
+        )
 
     def unbounded(self) -> list[str]:
         """LangGraph bounds loops at run time."""
@@ -155,7 +157,7 @@ class ForeignWorkflow(Pipeline):
 
     @property
     @override
-    def accepts_any_input(self) -> bool:
+    def accepts_non_object_input(self) -> bool:
         return input_fields(self.graph) is None
 
     @override
@@ -172,7 +174,7 @@ class ForeignWorkflow(Pipeline):
         ]
 
     @override
-    def check_guard(self, guard: bool) -> None:
+    def check_guard_flag_supported(self, guard: bool) -> None:
         if guard and not any(node.tools_by_name for node in find_tool_nodes(self.graph)):
             raise InputError(
                 f"--guard finds no ToolNode in {self.name!r}. Put the tools that its nodes call under guarded(…), from "
@@ -201,7 +203,7 @@ class ForeignWorkflow(Pipeline):
     def _default_initial_state(self, input: WorkflowInput, context: WorkflowContext) -> dict[str, Any]:
         assert isinstance(input, ForeignInput)
         given: Any = to_json_value(input.given)
-        if self.accepts_any_input:
+        if self.accepts_non_object_input:
             first = {"input": given}
         else:
             first = cast("dict[str, Any]", given) if isinstance(given, dict) else {_WHOLE: given}
@@ -217,7 +219,7 @@ class ForeignWorkflow(Pipeline):
     @override
     def graph_input(self, first: dict[str, Any], channels: Mapping[str, str]) -> Any:
         first = decode_if_hidden(find_custom_serializer(self.graph), first)
-        alone = "input" if self.accepts_any_input else _WHOLE
+        alone = "input" if self.accepts_non_object_input else _WHOLE
         return convert_input(self.graph, first[alone] if {*first} == {alone} else first)
 
     @override
@@ -246,15 +248,15 @@ class ForeignWorkflow(Pipeline):
         return requested, {}  # its tools are guarded by the mode of each drive
 
     @override
-    def run_ending(self, values: Mapping[str, Any], output: Mapping[str, Any]) -> Ending:
+    def ending_from_final_state(self, values: Mapping[str, Any], output: Mapping[str, Any]) -> Ending:
         return Ending()
 
     @override
-    def with_config(self, config: Mapping[str, Any]) -> Pipeline:
+    def with_langgraph_config(self, config: Mapping[str, Any]) -> Pipeline:
         return replace(self, graph=make_graph_for_inspection(self.factory, config)) if self.factory else self
 
     @override
-    def thread_format(self) -> StoredForm:
+    def require_thread_format(self) -> StoredForm:
         serde = getattr(self.graph.checkpointer, "serde", None)
         return StoredForm(self.types, serde, find_custom_serializer(self.graph) is not None)
 
@@ -316,12 +318,12 @@ class ForeignWorkflow(Pipeline):
         own = {"configurable": config["configurable"], "callbacks": [watch]}
         try:
             async with AsyncExitStack() as stack:
-                with deps.cancel.cancel_on_stop(), isolate_output_and_exits():
+                with deps.cancel.cancel_on_stop(), redirect_stdout_and_catch_exits():
                     if self.factory:
                         made = await stack.enter_async_context(
                             open_factory_graph(self.factory, config, app.store)
                         )
-                        app = copy_with_saver(made, app.checkpointer, app.store)
+                        app = copy_graph_with_saver(made, app.checkpointer, app.store)
                     if deps.info.guard:
                         from interlock.nodes.guarded_tools import guard_tool_node
 
@@ -361,9 +363,9 @@ def from_langgraph(
 
     Raises `SetupError` for anything else, or a graph that can't be compiled.
     """
-    factory = graph if is_graph_factory(graph) else None
+    factory = graph if may_be_graph_factory(graph) else None
     name = name or str(getattr(graph, "name", "") or getattr(graph, "__name__", "") or "graph")
-    graph = _make_graph_or_setup_error(factory) if factory else graph
+    graph = _make_graph_or_raise_setup_error(factory) if factory else graph
     if not is_langgraph_graph(graph):
         raise SetupError(f"{graph!r} isn't a LangGraph graph; expected a StateGraph or an @entrypoint.")
     try:
@@ -402,7 +404,7 @@ _READABLE = (
 )
 
 
-def _make_graph_or_setup_error(factory: Factory) -> Any:
+def _make_graph_or_raise_setup_error(factory: Factory) -> Any:
     try:
         return make_graph_for_inspection(factory)
     except InterlockError:
@@ -448,7 +450,7 @@ class Workflow(Pipeline):
             await super().advance(app, graph_input, config, deps, control)
 
 
-def is_graph_factory(found: object) -> bool:
+def may_be_graph_factory(found: object) -> bool:
     """Whether it is a function: called, it should return a graph."""
     return inspect.isroutine(found)
 
@@ -459,7 +461,7 @@ async def open_factory_graph(
 ) -> AsyncGenerator[Any]:
     """The compiled graph of one drive; a context manager stays open around it. Raises `SetupError` otherwise."""
     async with AsyncExitStack() as stack:
-        made = _as_context_manager(factory)(*_factory_arguments(factory, config, store))
+        made = _wrap_generator_factory(factory)(*_factory_arguments(factory, config, store))
         made = await made if inspect.isawaitable(made) else made
         if not is_langgraph_graph(made) and hasattr(made, "__aenter__"):
             made = await stack.enter_async_context(made)
@@ -497,7 +499,7 @@ def make_graph_for_inspection(factory: Factory, config: Mapping[str, Any] = _UNC
     return found[0]
 
 
-def _as_context_manager(factory: Factory) -> Factory:
+def _wrap_generator_factory(factory: Factory) -> Factory:
     if inspect.isasyncgenfunction(factory):
         return asynccontextmanager(factory)
     return contextlib.contextmanager(factory) if inspect.isgeneratorfunction(factory) else factory

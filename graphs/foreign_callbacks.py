@@ -19,7 +19,7 @@ from langgraph.errors import GraphBubbleUp, GraphInterrupt
 from interlock.graphs.foreign_interrupts import TOOL_CALL, NodeInterrupts
 from interlock.graphs.foreign_node_results import NodeCompletionTracker
 from interlock.graphs.foreign_requests import to_json_value
-from interlock.graphs.langgraph_internals import StreamingHandler, task_of_callback
+from interlock.graphs.langgraph_internals import StreamingHandler, find_task_of_callback
 from interlock.state.deps import Deps
 from interlock.state.errors import exception_line
 from interlock.state.events import MessageEvent, NodeEnd, NodeStart, Thought, ToolResultEvent, ToolUse
@@ -53,7 +53,7 @@ class ForeignCallbacks(StreamingHandler):
         metadata: Mapping[str, Any] | None = None,
         **_: Any,
     ) -> None:
-        if (found := task_of_callback(tags, metadata)) is None:
+        if (found := find_task_of_callback(tags, metadata)) is None:
             return
         task, namespace, node = found
         if any(
@@ -204,7 +204,7 @@ class ExitError(Exception):
 
 
 @contextmanager
-def isolate_output_and_exits() -> Generator[None]:
+def redirect_stdout_and_catch_exits() -> Generator[None]:
     """Within it, and in tasks and threads started there, stdout is stderr, and an exit is an `ExitError`."""
     if not isinstance(sys.stdout, _StdoutSplitter):
         sys.stdout = cast(Any, _StdoutSplitter(sys.stdout))

@@ -152,7 +152,7 @@ class _UncancelledNode:
         if self._has_time_out:  # LangGraph doesn't wait for the end of one that takes too long
             self._ends.cancel.left.add(self._work)
             self._work.add_done_callback(self._ends.cancel.left.discard)
-        return await _await_despite_cancel(self._work, self._stop)
+        return await _await_and_stop_on_cancel(self._work, self._stop)
 
     def _mark_returned(self) -> None:
         self._has_returned = True
@@ -205,7 +205,7 @@ def _is_run_in_thread(runnable: Any) -> bool:
     return isinstance(getattr(node, "afunc", None), partial)
 
 
-async def _await_despite_cancel(work: asyncio.Future[Any], stop: Callable[[], object]) -> Any:
+async def _await_and_stop_on_cancel(work: asyncio.Future[Any], stop: Callable[[], object]) -> Any:
     """What the work returns, however often its caller is cancelled: `stop` is called each time."""
     stopped: asyncio.CancelledError | None = None
     while not work.done():

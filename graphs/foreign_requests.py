@@ -193,7 +193,7 @@ _CHOICES: Mapping[str, Choice] = {"approve": "proceed_once", "edit": "modify", "
 def requests_from_interrupt(interrupt: Any, node: str, key_prefix: str = "") -> list[ApprovalRequest]:
     """The requests that an interrupt is. `key_prefix`: comes before its id in their keys."""
     value, key = interrupt.value, f"{_PREFIX}{key_prefix}{interrupt.id}"
-    if actions := _middleware_actions(value):
+    if actions := _parse_middleware_actions(value):
         return [_make_action_request(f"{key}:{i}", *action) for i, action in enumerate(actions)]
     asked: dict[str, JsonValue] = {"question": _question_text(value)}
     if schema := _answer_schema_of_interrupt(interrupt):
@@ -244,7 +244,7 @@ def _answer_schema_of_interrupt(interrupt: Any) -> dict[str, JsonValue]:
     return {}
 
 
-def check_answer_schema(request: str, text: str, schema: Any) -> None:
+def check_answer_fits_schema(request: str, text: str, schema: Any) -> None:
     """Raises `UserError` for an answer that the interrupt's schema refuses."""
     if wrong := schema_violation(schema, parse_answer(text, schema)):
         raise UserError(
@@ -278,7 +278,7 @@ def _make_action_request(key: str, action: Mapping[str, Any], allowed: Sequence[
     )
 
 
-def _middleware_actions(value: Any) -> list[tuple[Mapping[str, Any], Sequence[str]]]:
+def _parse_middleware_actions(value: Any) -> list[tuple[Mapping[str, Any], Sequence[str]]]:
     """The actions of the middleware's payload, each with the decisions that it allows; empty: it is another's."""
     if not isinstance(value, dict) or not {"action_requests", "review_configs"} <= value.keys():
         return []
@@ -315,10 +315,10 @@ def resume_value_from_answers(answered: Sequence[tuple[ApprovalRequest, Any]]) -
     request, answer = answered[0]
     if request.kind == "question":
         return parse_answer(answer.text or "", request.questions[0].get("schema"))
-    return {"decisions": [_middleware_decision(request, answer) for request, answer in answered]}
+    return {"decisions": [_to_middleware_decision(request, answer) for request, answer in answered]}
 
 
-def _middleware_decision(request: ApprovalRequest, answer: Answer) -> dict[str, Any]:
+def _to_middleware_decision(request: ApprovalRequest, answer: Answer) -> dict[str, Any]:
     if answer.choice == "modify":
         return {"type": "edit", "edited_action": {"name": request.call.name, "args": answer.args or {}}}
     if answer.choice == "reject":
@@ -336,7 +336,7 @@ def parse_answer(text: str, schema: Any = None) -> Any:
         return text
 
 
-def answer_text(request: ApprovalRequest, answer: Any) -> str:
+def encode_answer(request: ApprovalRequest, answer: Any) -> str:
     """The answer's text by which `value_of` makes the same value again."""
     schema = request.questions[0].get("schema") if request.questions else None
     wants_text = isinstance(schema, dict) and cast("dict[str, Any]", schema).get("type") == "string"

@@ -28,7 +28,7 @@ from interlock.graphs.langgraph_internals import (
 )
 from interlock.graphs.langgraph_node import Node, make_langgraph_node
 from interlock.graphs.node_contract import (
-    Contract,
+    NodeContract,
     cached_type_hints,
     channel_types,
     find_reducer,
@@ -84,7 +84,7 @@ class Graph:
         self.wiring = Wiring()
         self.declarations: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
         """Every declaration, in order; `rooted` rebuilds the graph from them."""
-        self._contracts: dict[str, Contract | Subgraph] = {}
+        self._contracts: dict[str, NodeContract | Subgraph] = {}
         self._edges: dict[str, set[str]] = {}
         self._branches: list[tuple[str, DrawnBranch, Mapping[str, str]]] = []
         self._plain: list[tuple[str, str]] = []
@@ -101,12 +101,12 @@ class Graph:
         if spec := find_node_spec(function):
             check_key_names(f"{where} reads", self.state, spec.reads)
             check_key_names(f"{where} writes", self.state, spec.writes)
-            contract = Contract(self.name, name, self.state, spec.reads, spec.writes, spec.labels)
+            contract = NodeContract(self.name, name, self.state, spec.reads, spec.writes, spec.labels)
         else:
-            reads, writes = self._state_annotations(name, function)
+            reads, writes = self._read_and_write_types(name, function)
             check_key_types(f"{where} reads", reads, self.state)
             check_key_types(f"{where} writes", writes, self.state)
-            contract = Contract(
+            contract = NodeContract(
                 self.name, name, self.state, (*cached_type_hints(reads),), (*cached_type_hints(writes),)
             )
         self._contracts[name] = contract
@@ -149,7 +149,7 @@ class Graph:
             self.bounds |= {name} if graph.asks else set()
         subgraph = Subgraph(build, cast(Any, check), labels, replayed)
         self.subgraphs[name] = self._contracts[name] = subgraph
-        reducers = Contract(self.name, name, self.state, (), (*channel_types(self.state),)).reducers
+        reducers = NodeContract(self.name, name, self.state, (), (*channel_types(self.state),)).reducers
         self.wiring.add_node(name, subgraph.run_as_node, reducers, subgraph.run_in_parent_task)
 
     def together(self, *names: str) -> None:
@@ -161,7 +161,7 @@ class Graph:
         self.declarations.append((Graph.together, names))
         if lost := [name for name in names if name != START and name not in self._contracts]:
             raise SetupError(f"{self.name}: together names no node {', '.join(map(repr, lost))}.")
-        self.wiring.share_superstep(names)
+        self.wiring.allow_shared_superstep(names)
 
     def edge(self, source: str, target: str, *more: str) -> None:
         """Add an edge, and one from each node to the next; several from one node start parallel branches."""
@@ -211,9 +211,9 @@ class Graph:
         for target in targets.values():
             self._register_edge(source, target)
         self.wiring.add_edge(source, Choice(wrap_router(router, reads, labels), targets))
-        self._branches.append((source, self._unique_branch(source, router.__name__), targets))
+        self._branches.append((source, self._make_uniquely_named_branch(source, router.__name__), targets))
 
-    def _unique_branch(self, source: str, name: str, *, sends: bool = False) -> DrawnBranch:
+    def _make_uniquely_named_branch(self, source: str, name: str, *, sends: bool = False) -> DrawnBranch:
         """LangGraph requires distinct names for a node's branches."""
         taken = [branch.name for start, branch, _ in self._branches if start == source]
         return DrawnBranch(f"{name}_{len(taken) + 1}" if name in taken else name, sends=sends)
@@ -237,10 +237,10 @@ class Graph:
             self._register_edge(source, name)
         self._sent.add(target)
         sends = wrap_sender(
-            sender, self._declared_reads(sender), target, self._payload_keys(target), otherwise
+            sender, self._declared_reads(sender), target, self._payload_type_and_keys(target), otherwise
         )
         self.wiring.add_edge(source, FanOut(sends, apart))
-        branch = self._unique_branch(source, getattr(sender, "__name__", "sender"), sends=True)
+        branch = self._make_uniquely_named_branch(source, getattr(sender, "__name__", "sender"), sends=True)
         self._branches.append((source, branch, {name: name for name in targets}))
 
     def build(self) -> StateGraph[Any, Deps, Any, Any]:
@@ -254,15 +254,15 @@ class Graph:
         reject_concurrent_joins(self.name, self.joins, self._edges)
         for target, sources in self.joins.items():
             check_branch_writes(
-                self.name, branches_of_join(sources, target, self._edges), self._keys_without_reducer
+                self.name, branches_of_join(sources, target, self._edges), self._written_keys_without_reducer
             )
-        return self._state_graph
+        return self._build_state_graph
 
-    def _keys_without_reducer(self, name: str) -> set[str]:
+    def _written_keys_without_reducer(self, name: str) -> set[str]:
         """Keys a node writes without a reducer; for a subgraph, all shared keys."""
         if (contract := self._contracts.get(name)) is None:
             return set()
-        if isinstance(contract, Contract):
+        if isinstance(contract, NodeContract):
             written = {*contract.writes}
         else:
             written = {*channel_types(contract.graph.output or contract.graph.state)}
@@ -276,7 +276,7 @@ class Graph:
         )
 
     @cached_property
-    def _state_graph(self) -> Any:  # Any: the overloads of `add_node` aren't fully typed
+    def _build_state_graph(self) -> Any:  # Any: the overloads of `add_node` aren't fully typed
         input_schema = with_run_channels(self.input or self.state)
         made: Any = StateGraph  # its types aren't all known
         graph = made(
@@ -318,16 +318,16 @@ class Graph:
                 raise SetupError(f"{self.name}: edge {source!r} → {target!r} names no node {name!r}.")
         self._edges.setdefault(source, set()).add(target)
 
-    def _payload_keys(self, target: str) -> Callable[[], tuple[type, tuple[str, ...]]]:
+    def _payload_type_and_keys(self, target: str) -> Callable[[], tuple[type, tuple[str, ...]]]:
         contract = self._contracts[target]
-        if isinstance(contract, Contract):
+        if isinstance(contract, NodeContract):
             return lambda: (contract.state, contract.reads)
         return lambda: (contract.input_schema, (*cached_type_hints(contract.input_schema),))
 
     def _declared_reads(self, function: Callable[..., Any]) -> tuple[str, ...]:
         reads = next((t for key, t in self._function_hints(function).items() if key != "return"), None)
         if reads is None:
-            raise self._untyped_error(function)
+            raise self._missing_annotations_error(function)
         check_key_types(f"{self.name}: {function.__name__} reads", reads, self.state)
         return (*cached_type_hints(reads),)
 
@@ -335,9 +335,9 @@ class Graph:
         try:
             return cached_type_hints(function)
         except TypeError:  # no function of its own, such as a partial
-            raise self._untyped_error(function) from None
+            raise self._missing_annotations_error(function) from None
 
-    def _untyped_error(self, function: Any) -> SetupError:
+    def _missing_annotations_error(self, function: Any) -> SetupError:
         name = getattr(function, "__name__", repr(function))
         return SetupError(
             f"{self.name}: {'a lambda' if name == '<lambda>' else name} says nothing of the state that it reads and of "
@@ -345,7 +345,7 @@ class Graph:
             "reads: def each(state: Reads) -> list[Payload]."
         )
 
-    def _state_annotations(self, name: str, function: Node) -> tuple[type, type]:
+    def _read_and_write_types(self, name: str, function: Node) -> tuple[type, type]:
         hints = dict(cached_type_hints(function))
         try:
             writes = hints.pop("return")

@@ -12,7 +12,7 @@ from itertools import pairwise
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from interlock.graphs import nested_graph
+from interlock.graphs import nested_graph_builder
 from interlock.graphs.graph import Graph
 from interlock.graphs.langgraph_node import Node
 from interlock.graphs.pipeline import Pipeline
@@ -164,7 +164,7 @@ def _rebuild_graph(
     made = replace(graph)
     for name, function in nodes.items():
         if function is None:
-            made.subgraph(name, nested_graph("compress"))
+            made.subgraph(name, nested_graph_builder("compress"))
         else:
             made.node(name, function)
     for declare, arguments in graph.declarations:

@@ -11,14 +11,16 @@ from interlock.state.errors import SetupError
 from interlock.state.run import BY_PROCESS, OF_PROCESS, RunChannels
 
 
-def check_key_types(what: str, keys: type, state: type) -> None:
+def check_key_types(message_start: str, keys: type, state: type) -> None:
     """Each key of `keys` must be a channel of the graph, with the same type. LangGraph would silently add one."""
     known = channel_types(state)
     for key, kind in cached_type_hints(keys).items():
         if key not in known:
-            raise SetupError(f"{what} {key!r}, which {state.__name__} lacks; it has {sorted(known)}.")
+            raise SetupError(
+                f"{message_start} {key!r}, which {state.__name__} lacks; it has {sorted(known)}."
+            )
         if strip_chart_metadata(known[key]) != strip_chart_metadata(kind):
-            raise SetupError(f"{what} {key!r} as {kind}, {state.__name__} has it as {known[key]}.")
+            raise SetupError(f"{message_start} {key!r} as {kind}, {state.__name__} has it as {known[key]}.")
 
 
 def check_reserved_channels(name: str, state: type) -> None:
@@ -37,23 +39,25 @@ def check_reserved_channels(name: str, state: type) -> None:
             )
 
 
-def check_key_names(what: str, state: type, keys: Sequence[str]) -> None:
+def check_key_names(message_start: str, state: type, keys: Sequence[str]) -> None:
     """Each key must be one of the graph's."""
     known = channel_types(state)
     if lost := [key for key in keys if key not in known]:
-        raise SetupError(f"{what} {lost!r}, which {state.__name__} lacks; it has {sorted(known)}.")
+        raise SetupError(f"{message_start} {lost!r}, which {state.__name__} lacks; it has {sorted(known)}.")
 
 
-def check_shared_keys(what: str, subgraph: type, state: type) -> None:
+def check_shared_keys(message_start: str, subgraph: type, state: type) -> None:
     """A subgraph and its parent must share at least one key, and each shared key must have the same type."""
     mine, theirs = cached_type_hints(state), cached_type_hints(subgraph)
     if not (both := mine.keys() & theirs.keys()):
         raise SetupError(
-            f"{what}: {subgraph.__name__} and {state.__name__} share no key, so nothing can be handed over."
+            f"{message_start}: {subgraph.__name__} and {state.__name__} share no key, so nothing can be handed over."
         )
     for key in both:
         if strip_chart_metadata(mine[key]) != strip_chart_metadata(theirs[key]):
-            raise SetupError(f"{what} has {key!r} as {theirs[key]}, {state.__name__} has it as {mine[key]}.")
+            raise SetupError(
+                f"{message_start} has {key!r} as {theirs[key]}, {state.__name__} has it as {mine[key]}."
+            )
 
 
 def check_reachability(name: str, nodes: Set[str], edges: Mapping[str, Set[str]]) -> None:

@@ -90,9 +90,9 @@ def wrap_in_session(graph: Graph) -> Graph:
     root.node("await_session", await_session)
     for declare, arguments in graph.declarations:
         if declare is Graph.edge:
-            _edge_in_session(root, *arguments)
+            _add_edge_in_session(root, *arguments)
         elif declare is Graph.choose:
-            _choose_in_session(root, *arguments)
+            _add_choice_in_session(root, *arguments)
         else:
             declare(root, *arguments)
     root.route("session_end", route_after_session_hooks, {"": END, "unknown": "ask_session"})
@@ -105,7 +105,7 @@ def _with_session_channels(state: type) -> type:
     return make_state_type(state.__name__, {**cached_type_hints(SessionHooks), **cached_type_hints(state)})
 
 
-def _edge_in_session(root: Graph, source: str, target: str) -> None:
+def _add_edge_in_session(root: Graph, source: str, target: str) -> None:
     if source == START:
         root.route(START, route_session_start, {"": target, "session": "session_start"})
         root.route("session_start", route_after_session_hooks, {"": target, "unknown": "ask_session"})
@@ -115,7 +115,7 @@ def _edge_in_session(root: Graph, source: str, target: str) -> None:
         root.edge(source, target)
 
 
-def _choose_in_session(
+def _add_choice_in_session(
     root: Graph,
     source: str,
     router: Router,
@@ -131,7 +131,7 @@ def _choose_in_session(
             ("session_start", route_after_session_hooks, "unknown", "ask_session"),
         ):
             ways = {**targets, label: target}
-            root.choose(at, _begin_with_hooks(before, router), (*known,), (*labels, label), ways)
+            root.choose(at, _route_hooks_first(before, router), (*known,), (*labels, label), ways)
         return
     over = {label: f"{label}, session" for label, target in targets.items() if target == END}
     if not over:
@@ -149,7 +149,7 @@ def _choose_in_session(
     )
 
 
-def _begin_with_hooks(first: Callable[[Any], str], router: Router) -> Router:
+def _route_hooks_first(first: Callable[[Any], str], router: Router) -> Router:
     def route(state: Any) -> str:
         return first(state) or router(state)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from langgraph.graph import END, START
 
-from interlock.graphs import nested_graph
+from interlock.graphs import nested_graph_builder
 from interlock.graphs.graph import Graph
 from interlock.graphs.pipeline import Pipeline
 from interlock.nodes.init import check_file, finish, open_init, route_after_turn
@@ -23,9 +23,9 @@ def build(depth: int = MAX_DEPTH) -> Graph:
     """`depth`: levels of sub-agents below it."""
     g = Graph("init", InitState)
     g.node("open_init", open_init)
-    g.subgraph("context", nested_graph("context"))
-    g.subgraph("turn", nested_graph("turn"))
-    g.subgraph("tools", nested_graph("tools", depth))
+    g.subgraph("context", nested_graph_builder("context"))
+    g.subgraph("turn", nested_graph_builder("turn"))
+    g.subgraph("tools", nested_graph_builder("tools", depth))
     g.nodes(nudge, check_file, finish)
 
     g.edge(START, "open_init")

@@ -135,7 +135,7 @@ class DueTask(NamedTuple):
 
 def due_tasks(compiled: Any, stored_checkpoint: Any) -> list[DueTask]:
     """The tasks that a graph runs after a stored checkpoint, in their order."""
-    channels, managed = _channels_at(compiled, stored_checkpoint)
+    channels, managed = _restore_channels(compiled, stored_checkpoint)
     step = stored_checkpoint.metadata.get("step", 0) + 1
     given = (
         stored_checkpoint.checkpoint,
@@ -146,7 +146,7 @@ def due_tasks(compiled: Any, stored_checkpoint: Any) -> list[DueTask]:
         stored_checkpoint.config,
     )
     made: Any = _algo.prepare_next_tasks(*given, step, step + 1, for_execution=False)
-    return [DueTask(one.id, one.name, one.path, _triggers(compiled, one)) for one in made.values()]
+    return [DueTask(one.id, one.name, one.path, _task_triggers(compiled, one)) for one in made.values()]
 
 
 async def run_function_as_node(
@@ -155,7 +155,7 @@ async def run_function_as_node(
     """Run a function as the node of a task that a stored checkpoint leads to; returns what it and its edges write."""
     bound = _runnable.coerce_to_runnable(function, name=task.name, trace=True)
     nodes = {**compiled.nodes, task.name: compiled.nodes[task.name].copy({"bound": bound})}
-    channels, managed = _channels_at(compiled, stored_checkpoint)
+    channels, managed = _restore_channels(compiled, stored_checkpoint)
     step = stored_checkpoint.metadata.get("step", 0) + 1
     place = {**stored_checkpoint.config["configurable"], CONFIG_KEY_RUNTIME: Runtime(context=context)}
     given = (
@@ -171,12 +171,12 @@ async def run_function_as_node(
     return [*made[task.id].writes]
 
 
-def _triggers(compiled: Any, task: Any) -> tuple[str, ...]:
+def _task_triggers(compiled: Any, task: Any) -> tuple[str, ...]:
     pushed = task.path[0] == "__pregel_push"
     return ("__pregel_push",) if pushed else (*sorted(compiled.nodes[task.name].triggers),)
 
 
-def _channels_at(compiled: Any, stored_checkpoint: Any) -> tuple[Any, Any]:
+def _restore_channels(compiled: Any, stored_checkpoint: Any) -> tuple[Any, Any]:
     """The graph's channels with the values of a stored checkpoint, and what it computes besides."""
     saver = compiled.checkpointer
     return _checkpoint.channels_from_checkpoint(
@@ -189,7 +189,7 @@ def apply_writes_to_checkpoint(
 ) -> Any:
     """The checkpoint that follows a stored one, when these tasks have written that. Raises what a reducer raises."""
     made = _checkpoint.copy_checkpoint(stored_checkpoint.checkpoint)
-    channels, _ = _channels_at(compiled, stored_checkpoint)
+    channels, _ = _restore_channels(compiled, stored_checkpoint)
     version, nodes = compiled.checkpointer.get_next_version, compiled.trigger_to_nodes
     if asked := [
         (channel, value) for task, channel, value in stored_checkpoint.pending_writes if task == _NO_TASK
@@ -209,7 +209,9 @@ def read_channels(config: RunnableConfig, channels: Iterable[str]) -> dict[str, 
     return ChannelRead.do_read(config, select=[*channels])
 
 
-def write_update(config: RunnableConfig, update: Mapping[str, Any], targets: Iterable[str | Send]) -> None:
+def write_update_and_targets(
+    config: RunnableConfig, update: Mapping[str, Any], targets: Iterable[str | Send]
+) -> None:
     """Write a task's update, and where it leads, at once: LangGraph's own branches would read the state again."""
     entries = [ChannelWriteEntry(key, value) for key, value in update.items()]
     ways = [ChannelWriteEntry(EDGE + t, None) if isinstance(t, str) else t for t in targets]
@@ -306,17 +308,17 @@ def _remote_graph_class() -> Any:
 
         def stream(self, input: Any, config: Any = None, **given: Any) -> Iterator[Any]:
             served: Any = super()
-            yield from served.stream(input, _with_thread_uuid(config), **given)
+            yield from served.stream(input, _with_uuid_thread_id(config), **given)
 
         async def astream(self, input: Any, config: Any = None, **given: Any) -> AsyncIterator[Any]:
             served: Any = super()
-            async for part in served.astream(input, _with_thread_uuid(config), **given):
+            async for part in served.astream(input, _with_uuid_thread_id(config), **given):
                 yield part
 
     return ServedGraph
 
 
-def _with_thread_uuid(config: Any) -> Any:
+def _with_uuid_thread_id(config: Any) -> Any:
     known: dict[str, Any] = config.get("configurable", {}) if config else {}
     thread = known.get("thread_id")
     try:
@@ -345,38 +347,41 @@ class _NothingToSave:
 
 
 @cache
-def _allow_sync_without_saver() -> None:
+def _allow_sync_durability_without_saver() -> None:
     """Let a graph without a saver run inside one with `durability="sync"`: it would wait for what it never saved."""
     for loop in (AsyncPregelLoop, SyncPregelLoop):
         loop._put_checkpoint_fut = _NothingToSave()  # pyright: ignore[reportAttributeAccessIssue, reportPrivateUsage]
 
 
-def copy_with_saver(compiled: Any, saver: Any, store: Any, name: str = "") -> Any:
+def copy_graph_with_saver(compiled: Any, saver: Any, store: Any, name: str = "") -> Any:
     """A copy of somebody's compiled graph that keeps its state with our saver, and memories in `store` or its own."""
-    made = _copy_submitting_every_task(compiled)
+    made = _copy_graph_submitting_all_tasks(compiled)
     made.checkpointer, made.store = saver, compiled.store or store
     made.name = name or made.name
     return made
 
 
-def _copy_submitting_every_task(compiled: Any) -> Any:
+def _copy_graph_submitting_all_tasks(compiled: Any) -> Any:
     """A copy of a graph, and of those that are its nodes, in which each task is submitted: LangGraph runs one alone
     without, unless there is somebody to stream to."""
     made = copy(compiled)
     made.stream_eager = True
     inner = {name: node for name, node in made.nodes.items() if node.bound in node.subgraphs}
-    made.nodes = {**made.nodes, **{name: _submit_every_task_of_node(node) for name, node in inner.items()}}
+    made.nodes = {
+        **made.nodes,
+        **{name: _copy_node_submitting_all_tasks(node) for name, node in inner.items()},
+    }
     return made
 
 
-def _submit_every_task_of_node(node: Any) -> Any:
-    bound = _copy_submitting_every_task(node.bound)
+def _copy_node_submitting_all_tasks(node: Any) -> Any:
+    bound = _copy_graph_submitting_all_tasks(node.bound)
     return node.copy(
         {"bound": bound, "subgraphs": [bound if one is node.bound else one for one in node.subgraphs]}
     )
 
 
-def find_breakpoint_stops(
+def find_reached_breakpoints(
     compiled: Any, snapshot: Any, list_executed_nodes: Callable[[Any], Collection[str]]
 ) -> list[tuple[str, str, Any]]:
     """The breakpoints (`interrupt_before`, `interrupt_after`) that a graph, and those inside it, stand at.
@@ -388,7 +393,7 @@ def find_breakpoint_stops(
     inside = dict(compiled.get_subgraphs())
     for task in snapshot.tasks:
         if task.name in inside and hasattr(task.state, "tasks"):
-            found += find_breakpoint_stops(inside[task.name], task.state, list_executed_nodes)
+            found += find_reached_breakpoints(inside[task.name], task.state, list_executed_nodes)
     before, after = compiled.interrupt_before_nodes, compiled.interrupt_after_nodes
     stops = [f"before {one.name!r}" for one in snapshot.tasks if _has_breakpoint(one.name, before)]
     if after and snapshot.tasks:
@@ -472,7 +477,7 @@ _FIRST_PART = "seq:step:1"
 _WHOLE_NODE = ("graph:step:", _FIRST_PART)
 
 
-def task_of_callback(
+def find_task_of_callback(
     tags: Sequence[str] | None, metadata: Mapping[str, Any] | None
 ) -> tuple[str, str, str] | None:
     """Task id, namespace and node of a callback's run, if it is that of a whole node.
@@ -513,7 +518,7 @@ async def drive_with_custom_stream(
     app: Any, graph_input: Any, config: Any, **given: Any
 ) -> AsyncIterator[Any]:
     """Drive a graph, and yield what its nodes write to the stream."""
-    _allow_sync_without_saver()
+    _allow_sync_durability_without_saver()
     if tap := TAP.get():
         async for part in tap(app, graph_input, config, **given):
             yield part
@@ -524,7 +529,7 @@ async def drive_with_custom_stream(
 
 async def drive_without_stream(app: Any, graph_input: Any, config: Any, **given: Any) -> None:
     """Drive a graph whose events are emitted elsewhere."""
-    _allow_sync_without_saver()
+    _allow_sync_durability_without_saver()
     if TAP.get():
         parts = drive_with_custom_stream(app, graph_input, config, **given)
     else:

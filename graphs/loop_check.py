@@ -24,7 +24,7 @@ from interlock.nodes.loop_check import (
 from interlock.state.loop_check import LoopCheckInput, LoopCheckOutput, LoopCheckState
 from interlock.state.messages import Message
 from interlock.state.text import replace_surrogates
-from interlock.state.workflow import WorkflowContext, append_history
+from interlock.state.workflow import WorkflowContext, start_chain_from_history
 
 
 def build() -> Graph:
@@ -49,7 +49,7 @@ def initial_state(input: LoopCheckInput, context: WorkflowContext) -> dict[str, 
         content=replace_surrogates(EVENTS.dump_json(input.events, exclude_unset=True).decode()),
     )
     return {
-        "head": append_history(context.transcript, input.history) if input.history else "",
+        "head": start_chain_from_history(context.transcript, input.history) if input.history else "",
         "events": context.transcript.append("", [events]),
         "asks": input.history is not None,
     }

@@ -11,7 +11,7 @@ from typing import Any
 
 from langgraph.graph import END, START
 
-from interlock.graphs import nested_graph
+from interlock.graphs import nested_graph_builder
 from interlock.graphs.graph import Graph
 from interlock.graphs.hook_nodes import add_answer_check, add_hooks
 from interlock.graphs.pipeline import Pipeline
@@ -35,19 +35,19 @@ from interlock.state.command import CommandIn, CommandOut, CommandState
 from interlock.state.main import MainInput, MainOutput, MainState
 from interlock.state.messages import Message
 from interlock.state.subagent import MAX_DEPTH
-from interlock.state.workflow import WorkflowContext, append_history, error_from_state, read_history
+from interlock.state.workflow import WorkflowContext, error_from_state, read_history, start_chain_from_history
 
 
 def build(depth: int = MAX_DEPTH) -> Graph:
     """`depth`: levels of sub-agents below it."""
     g = Graph("main", MainState)
     g.node("open_prompt", open_prompt)
-    g.subgraph("command", _build_command, nondeterministic=True)
-    g.subgraph("context", nested_graph("context"))
-    g.subgraph("turn", nested_graph("turn"))
-    g.subgraph("tools", nested_graph("tools", depth))
-    g.subgraph("next-speaker", nested_graph("next-speaker"))
-    g.subgraph("compress", nested_graph("compress"))
+    g.subgraph("command", _build_command_graph, nondeterministic=True)
+    g.subgraph("context", nested_graph_builder("context"))
+    g.subgraph("turn", nested_graph_builder("turn"))
+    g.subgraph("tools", nested_graph_builder("tools", depth))
+    g.subgraph("next-speaker", nested_graph_builder("next-speaker"))
+    g.subgraph("compress", nested_graph_builder("compress"))
     g.node("continue", go_on)
     g.nodes(nudge, finish)
     add_answer_check(g, feedback_node="turn")
@@ -83,11 +83,11 @@ def build(depth: int = MAX_DEPTH) -> Graph:
 
 
 @cache
-def _build_command() -> Graph:
+def _build_command_graph() -> Graph:
     """Expand a prompt that names a custom command; its shell lines run first, as a batch of calls."""
     g = Graph("command", CommandState, input=CommandIn, output=CommandOut)
     g.node("expand", expand)
-    g.subgraph("tools", nested_graph("tools", 0))
+    g.subgraph("tools", nested_graph_builder("tools", 0))
     g.node("fill", fill)
 
     g.edge(START, "expand")
@@ -100,8 +100,8 @@ def _build_command() -> Graph:
 def initial_state(input: MainInput, context: WorkflowContext) -> dict[str, Any]:
     return {
         **build_prompt_state(Message(role="user", origin="person", content=input.prompt), context),
-        "head": append_history(context.transcript, input.history),
-        "ide_given": context.record_ide(input.ide),
+        "head": start_chain_from_history(context.transcript, input.history),
+        "ide_given": context.record_ide_input(input.ide),
         "session_turns": 0,
         "last_prompt_tokens": 0,
     }

@@ -9,7 +9,7 @@ from typing import Any
 
 from langgraph.graph import END, START
 
-from interlock.graphs import nested_graph
+from interlock.graphs import nested_graph_builder
 from interlock.graphs.graph import Graph
 from interlock.graphs.pipeline import Pipeline
 from interlock.nodes.mode import check_tool, load_modes
@@ -24,7 +24,7 @@ def build(depth: int = MAX_DEPTH) -> Graph:
     """`depth`: levels of sub-agents, as for `tools`."""
     g = Graph("mode", ModeState)
     g.nodes(load_modes, check_tool)
-    g.subgraph("switch", nested_graph("tools", depth))
+    g.subgraph("switch", nested_graph_builder("tools", depth))
 
     g.edge(START, "load_modes")
     g.by_label("load_modes", {"list": END, "ask": "check_tool", "switch": "switch"})

@@ -9,7 +9,7 @@ from interlock.graphs.graph import Graph
 from interlock.graphs.pipeline import Pipeline
 from interlock.nodes.next_speaker import ask_model, precheck
 from interlock.state.next_speaker import NextSpeakerInput, NextSpeakerOutput, NextSpeakerState
-from interlock.state.workflow import WorkflowContext, append_history
+from interlock.state.workflow import WorkflowContext, start_chain_from_history
 
 
 def build() -> Graph:
@@ -23,7 +23,7 @@ def build() -> Graph:
 
 
 def initial_state(input: NextSpeakerInput, context: WorkflowContext) -> dict[str, Any]:
-    return {"head": append_history(context.transcript, input.history)}
+    return {"head": start_chain_from_history(context.transcript, input.history)}
 
 
 def build_output(values: Mapping[str, Any], context: WorkflowContext) -> NextSpeakerOutput:  # noqa: ARG001 - every `leave` has this shape

@@ -17,7 +17,7 @@ from typing_extensions import TypedDict
 
 from interlock.graphs.foreign_callbacks import is_exit_exception
 from interlock.graphs.user_nodes import route_or_replay, run_or_replay_node
-from interlock.state.chart_channels import check_moves, writable_chart_channels
+from interlock.state.chart_channels import check_chart_moves, writable_chart_channels
 from interlock.state.deps import Deps, Stopped
 from interlock.state.errors import RunError, SetupError, exception_line
 from interlock.state.events import ErrorEvent, Event, NodeEnd, NodeStart, Retry
@@ -60,7 +60,7 @@ _STRICT = ConfigDict(extra="forbid", strict=True)
 _RUN_CHANNELS = cached_type_hints(RunChannels)
 
 
-class Contract(NamedTuple):
+class NodeContract(NamedTuple):
     """What a node may read and write, in its graph."""
 
     workflow: str
@@ -127,7 +127,7 @@ def _require_deps_and_task(runtime: Runtime[Deps], where: str) -> tuple[Deps, Ex
     return context, info
 
 
-def wrap_node(function: Callable[..., Awaitable[Any]], contract: Contract) -> Run:
+def wrap_node(function: Callable[..., Awaitable[Any]], contract: NodeContract) -> Run:
     """Wrap the node: pass only the keys it reads, validate its update, time it, and emit its start and end."""
     workflow, name, _, reads, _, _ = contract
     where = f"{workflow}.{name}"
@@ -153,7 +153,7 @@ def wrap_node(function: Callable[..., Awaitable[Any]], contract: Contract) -> Ru
             raise
         ms = (time.perf_counter() - started) * 1000
         _check_update(where, update, contract)
-        check_moves(where, governed, spec.moves if spec else (), state, update)
+        check_chart_moves(where, governed, spec.moves if spec else (), state, update)
         deps.steps.record_end(info.task_id, ms, list(update))
         runtime.stream_writer(
             NodeEnd(workflow=workflow, node=name, checkpoint_id=info.checkpoint_id, duration_ms=round(ms, 3))
@@ -205,7 +205,7 @@ def _with_retries(
     return tried
 
 
-def _check_update(where: str, update: Any, contract: Contract) -> None:
+def _check_update(where: str, update: Any, contract: NodeContract) -> None:
     try:
         _keys_validator(contract.state, contract.writes).validate_python(update)
     except ValidationError as error:
@@ -245,7 +245,7 @@ def wrap_sender(
     sender: Callable[[Any], Sequence[Mapping[str, Any]]],
     reads: Sequence[str],
     target: str,
-    payload: Callable[[], tuple[type, tuple[str, ...]]],
+    get_payload_type_and_keys: Callable[[], tuple[type, tuple[str, ...]]],
     otherwise: str | None,
 ) -> Callable[[dict[str, Any], Runtime[Deps]], Awaitable[list[Send] | str]]:
     """Validate each payload against the target's input, as LangGraph doesn't."""
@@ -256,7 +256,7 @@ def wrap_sender(
         now = state.get("approval_mode")
         for item in payloads:
             try:
-                _keys_validator(*payload()).validate_python(item)
+                _keys_validator(*get_payload_type_and_keys()).validate_python(item)
             except ValidationError as error:
                 raise SetupError(
                     f"{sender.__name__} sent {item!r} to {target!r}: {error.errors()[0]['msg']}."

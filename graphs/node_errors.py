@@ -12,7 +12,7 @@ from langgraph.errors import GraphDrained, NodeTimeoutError
 
 from interlock.graphs.foreign_callbacks import (
     ExitError,
-    isolate_output_and_exits,
+    redirect_stdout_and_catch_exits,
 )
 from interlock.graphs.stored_channels import node_named_by_error
 from interlock.state.errors import (
@@ -30,7 +30,7 @@ class NodeError(RunError):
     @classmethod
     def from_exception(cls, error: Exception, node: str = "") -> "NodeError":
         """`node`: the one that failed, if that is known."""
-        blamed = _failed_node(error, node)
+        blamed = _find_failed_node(error, node)
         return cls(
             node_error_line(blamed, (error.__cause__ or error) if isinstance(error, ExitError) else error)
         )
@@ -40,7 +40,7 @@ class NodeError(RunError):
 def convert_node_errors() -> Generator[None]:
     """Within it, what a node of a user's workflow raises is a `NodeError`, and an exit of it, too."""
     try:
-        with isolate_output_and_exits():
+        with redirect_stdout_and_catch_exits():
             yield
     except (InterlockError, GraphDrained):
         raise
@@ -60,15 +60,15 @@ _STDLIB = sysconfig.get_path("stdlib")
 _ENGINES = frozenset({"langgraph", "langchain_core", "pydantic"})
 
 
-def _failed_node(error: Exception, failed: str) -> str:
+def _find_failed_node(error: Exception, known_node: str) -> str:
     """The node that failed, or couldn't be given its state; empty: the graph did, between its nodes."""
-    return error.node if isinstance(error, NodeTimeoutError) else failed or node_named_by_error(error)
+    return error.node if isinstance(error, NodeTimeoutError) else known_node or node_named_by_error(error)
 
 
 def node_error_line(node: str, error: BaseException) -> str:
     """`plan: ValueError: no steps (agent.py:12 in plan < agent.py:40 in split)`: theirs, so no bug of ours."""
     frames = traceback.extract_tb(error.__traceback__)
-    theirs = [f for f in frames if not _is_library_file(f.filename)] or [
+    theirs = [f for f in frames if not _is_library_or_engine_file(f.filename)] or [
         f for f in frames[-1:] if not _is_engine_file(f.filename)
     ]
     shown = " > ".join(f"{Path(f.filename).name}:{f.lineno} in {f.name}" for f in theirs[-_FRAMES:])
@@ -88,7 +88,7 @@ def _is_engine_file(file: str) -> bool:
     return python or not _ENGINES.isdisjoint(parts)
 
 
-def _is_library_file(file: str) -> bool:
+def _is_library_or_engine_file(file: str) -> bool:
     """Whether it is one of the libraries that call nodes, or of ours."""
     parts = Path(file).parts
     return "site-packages" in parts or file.startswith(("<frozen", _STDLIB)) or _OURS in Path(file).parents
@@ -102,7 +102,9 @@ def user_code_positions() -> list[str]:
     found: list[str] = []
     for stack in _thread_stacks():
         theirs = (
-            f for f in stack if f.f_code.co_name != "<module>" and not _is_library_file(f.f_code.co_filename)
+            f
+            for f in stack
+            if f.f_code.co_name != "<module>" and not _is_library_or_engine_file(f.f_code.co_filename)
         )
         if at := next(theirs, None):
             found.append(f"{at.f_code.co_name} ({Path(at.f_code.co_filename).name}:{at.f_lineno})")
@@ -123,5 +125,5 @@ def _thread_stacks() -> Iterable[Iterator[FrameType]]:
 def _is_user_error(error: Exception) -> bool:
     """Whether a line of theirs raised it, or called the library that did."""
     files = [Path(frame.filename) for frame in traceback.extract_tb(error.__traceback__)]
-    told = [file for file in files if _OURS in file.parents or not _is_library_file(str(file))]
+    told = [file for file in files if _OURS in file.parents or not _is_library_or_engine_file(str(file))]
     return bool(told) and _OURS not in told[-1].parents

@@ -81,7 +81,7 @@ class Pipeline:
     """Whether programs speak to its runs as to LangGraph, in place of by prompts in a field of its input."""
 
     @property
-    def can_continue(self) -> bool:
+    def can_continue_after_end(self) -> bool:
         """Whether a run can go on after its end."""
         return self.follow_up is not None
 
@@ -128,7 +128,7 @@ class Pipeline:
         return self.validate_input(value)
 
     @property
-    def accepts_any_input(self) -> bool:
+    def accepts_non_object_input(self) -> bool:
         """Whether an input needn't be an object: a LangGraph graph may take a list or a number."""
         return False
 
@@ -136,7 +136,7 @@ class Pipeline:
         """Return the lines that a run with this input begins with."""
         return [*self.notes]
 
-    def check_guard(self, guard: bool) -> None:
+    def check_guard_flag_supported(self, guard: bool) -> None:
         """Raise `InputError` if its calls can't be put under the policy by `--guard`."""
         if guard:
             raise InputError(
@@ -186,7 +186,7 @@ class Pipeline:
         """Return which modes, chosen while a prompt is under way, count at once, and which from the next prompt on."""
         return {}, requested
 
-    def run_ending(self, values: Mapping[str, Any], output: Mapping[str, Any]) -> Ending:
+    def ending_from_final_state(self, values: Mapping[str, Any], output: Mapping[str, Any]) -> Ending:
         """Return how a run with this final state and output ended."""
         return Ending(
             output.get("status", "done"),
@@ -195,11 +195,11 @@ class Pipeline:
             settled_refusal_warnings(refusals_from_state(values)) if output else (),
         )
 
-    def with_config(self, config: Mapping[str, Any]) -> "Pipeline":  # noqa: ARG002 - a function may make a LangGraph graph
+    def with_langgraph_config(self, config: Mapping[str, Any]) -> "Pipeline":  # noqa: ARG002 - a function may make a LangGraph graph
         """Return the workflow as a configuration of LangGraph's makes it."""
         return self
 
-    def thread_format(self) -> StoredForm:
+    def require_thread_format(self) -> StoredForm:
         """Return what a thread of its graph, which LangGraph drove elsewhere, may hold. Raise `UserError`."""
         raise UserError(
             f"{self.name!r} isn't a LangGraph graph, so it can't continue a thread. Give FILE.py:graph."

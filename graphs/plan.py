@@ -9,7 +9,7 @@ from typing import Any
 
 from langgraph.graph import END, START
 
-from interlock.graphs import nested_graph
+from interlock.graphs import nested_graph_builder
 from interlock.graphs.graph import Graph
 from interlock.graphs.hook_nodes import add_hooks
 from interlock.graphs.pipeline import Pipeline
@@ -33,9 +33,9 @@ def build(depth: int = MAX_DEPTH) -> Graph:
     """`depth`: levels of sub-agents below it."""
     g = Graph("plan", PlanState)
     g.node("open_plan", open_plan)
-    g.subgraph("context", nested_graph("context"))
-    g.subgraph("turn", nested_graph("turn"))
-    g.subgraph("tools", nested_graph("tools", depth))
+    g.subgraph("context", nested_graph_builder("context"))
+    g.subgraph("turn", nested_graph_builder("turn"))
+    g.subgraph("tools", nested_graph_builder("tools", depth))
     g.nodes(nudge, remind, hand_over, finish)
     ended = {"stopped": "finish", "blocked": "finish"}
     add_hooks(

@@ -9,7 +9,7 @@ from interlock.graphs.graph import Graph
 from interlock.graphs.pipeline import Pipeline
 from interlock.nodes.route import approval_mode, classifier, default, fallback, numerical, override
 from interlock.state.route import AUTO, EXCLUDED, RouteInput, RouteOutput, RouteState
-from interlock.state.workflow import WorkflowContext, append_history, parse_input_message
+from interlock.state.workflow import WorkflowContext, parse_input_message, start_chain_from_history
 
 
 def build() -> Graph:
@@ -33,7 +33,9 @@ def initial_state(input: RouteInput, context: WorkflowContext) -> dict[str, Any]
         asked = context.model
     request = parse_input_message("request", {"role": "user", "origin": "person", "content": input.request})
     return {
-        "head": context.transcript.append(append_history(context.transcript, input.history), [request]),
+        "head": context.transcript.append(
+            start_chain_from_history(context.transcript, input.history), [request]
+        ),
         "model": asked or AUTO,
         "approval_mode": context.approval_mode,
         "approved_plan": input.approved_plan,

@@ -86,7 +86,7 @@ def is_input_task(task_path: str) -> bool:
     return task_path.endswith(INPUT)
 
 
-def payload_task_path(task_path: str, node: str) -> str:
+def add_node_to_payload_path(task_path: str, node: str) -> str:
     """The path of a task that was sent a payload, with its node, which LangGraph names only in others."""
     return f"{task_path}{_SENT}{node}" if node and not task_path.startswith(_PULLED) else task_path
 
@@ -104,6 +104,6 @@ def node_of_task_path(task_path: str) -> str:
     return task_path.rpartition(_SENT)[2] if _SENT in task_path else ""
 
 
-def pending_nodes_missing_from(values: Mapping[str, Any], nodes: Collection[str]) -> list[str]:
+def find_missing_pending_nodes(values: Mapping[str, Any], nodes: Collection[str]) -> list[str]:
     """Nodes that a checkpoint leads to and a graph with these nodes lacks."""
     return [node for node in pending_nodes(values) if node not in nodes]

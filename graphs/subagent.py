@@ -9,7 +9,7 @@ from typing import Any
 from langgraph.graph import END, START
 from pydantic import JsonValue
 
-from interlock.graphs import nested_graph
+from interlock.graphs import nested_graph_builder
 from interlock.graphs.graph import Graph
 from interlock.graphs.pipeline import Pipeline
 from interlock.nodes.main import nudge
@@ -43,9 +43,9 @@ def build(depth: int = MAX_DEPTH - 1, name: str = "subagent") -> Graph:
     """`depth`: levels of agents that may still be started below this one."""
     g = Graph(name, SubagentState, input=SubagentIn, output=SubagentOut)
     g.nodes(start, check_end)
-    g.subgraph("context", nested_graph("context"))
-    g.subgraph("turn", nested_graph("turn"))
-    g.subgraph("tools", nested_graph("tools", depth))
+    g.subgraph("context", nested_graph_builder("context"))
+    g.subgraph("turn", nested_graph_builder("turn"))
+    g.subgraph("tools", nested_graph_builder("tools", depth))
     g.nodes(take_notes, check_result, nudge, send_back, recover, finish)
 
     g.edge(START, "start", "context", "check_end")

@@ -14,7 +14,7 @@ from interlock.nodes.summarize import check_summary, measure, save, summarize, t
 from interlock.state.messages import Message
 from interlock.state.summarize import SummarizeInput, SummarizeOutput, SummarizeState, SummarizeStatus
 from interlock.state.text import replace_surrogates
-from interlock.state.workflow import WorkflowContext, append_history
+from interlock.state.workflow import WorkflowContext, start_chain_from_history
 
 
 def build() -> Graph:
@@ -35,7 +35,7 @@ def initial_state(input: SummarizeInput, context: WorkflowContext) -> dict[str, 
     return {
         "tool": replace_surrogates(input.tool),
         "source": context.transcript.append("", [text]),
-        "head": append_history(context.transcript, input.history),
+        "head": start_chain_from_history(context.transcript, input.history),
         "max_output_tokens": input.max_output_tokens,
     }
 

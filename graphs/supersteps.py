@@ -5,7 +5,7 @@ Rule: `docs/internals.md#what-a-commit-waits-for`.
 LangGraph runs a node, saves a checkpoint, and runs the next one. A graph names nodes that need no checkpoint between
 them (`Graph.together`): where one leads to another one, that runs in the same task. The graph stays as declared and is
 drawn that way. A kill repeats all nodes of the task; a request to stop ends it before its next node. All that decides
-whether a node runs in the task of the one before it stands in `Wiring._next_in_task`.
+whether a node runs in the task of the one before it stands in `Wiring._next_node_in_task`.
 
 LangGraph runs a `SuperstepTask` as each node. That asks the graph's `Wiring`, which runs the node, walks on as long as
 it may (`_run_followers`), and returns the update of all nodes with the targets of the last one.
@@ -34,7 +34,7 @@ from interlock.graphs.langgraph_internals import (
     initial_channel_values,
     read_channels,
     start_state_for_targets,
-    write_update,
+    write_update_and_targets,
 )
 from interlock.graphs.node_contract import Run, channel_types
 from interlock.state.deps import Deps
@@ -108,7 +108,7 @@ class Wiring:
     def add_edge(self, source: str, edge: str | Choice | FanOut) -> None:
         self._ways.setdefault(source, []).append(edge)
 
-    def share_superstep(self, names: Sequence[str]) -> None:
+    def allow_shared_superstep(self, names: Sequence[str]) -> None:
         """Let these nodes share a superstep, if they follow each other."""
         self._together |= {*names}
 
@@ -119,7 +119,7 @@ class Wiring:
     def _can_share_superstep(self, name: str) -> bool:
         return name in self._together and name not in self._joins
 
-    def _next_in_task(
+    def _next_node_in_task(
         self,
         source: str,
         targets: Sequence[_Target],
@@ -198,7 +198,9 @@ class Wiring:
         """
         has_run, updates = {last_node}, list[Mapping[str, Any]]()
         targets = await self._next_targets(last_node, state, runtime)
-        while name := self._next_in_task(last_node, targets, state, has_run, written_here or set(), runtime):
+        while name := self._next_node_in_task(
+            last_node, targets, state, has_run, written_here or set(), runtime
+        ):
             given = targets[0].arg if isinstance(targets[0], Send) else state
             node, here = self._nodes[name], make_runtime(runtime, name)
             reached = await self._run_in_current_task(name, given, here)
@@ -373,7 +375,7 @@ class SuperstepTask(Runnable[Any, Any]):
         finally:
             var_child_runnable_config.reset(token)
         kept = {key: value for key, value in update.items() if key in self._channels}
-        write_update(config, kept, [target for target in targets if target != END])
+        write_update_and_targets(config, kept, [target for target in targets if target != END])
         return update
 
 

@@ -41,7 +41,7 @@ def build_output(values: Mapping[str, Any], context: WorkflowContext) -> SystemP
     sections = message_sections(message) if message else []
     for section in sections:
         ours = SECTIONS.get(section.name)
-        section.why = ours.joined_conditions if ours else f"replaces the others: {values['source']}"
+        section.why = ours.conditions_text if ours else f"replaces the others: {values['source']}"
     return SystemPromptOutput(
         text=message.text if message else "",
         sections=sections,

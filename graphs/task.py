@@ -11,7 +11,7 @@ from typing import Any
 
 from langgraph.graph import END, START
 
-from interlock.graphs import nested_graph
+from interlock.graphs import nested_graph_builder
 from interlock.graphs.graph import Graph
 from interlock.graphs.hook_nodes import add_answer_check, add_hooks
 from interlock.graphs.main import build_prompt_state
@@ -39,17 +39,17 @@ from interlock.nodes.task import (
 from interlock.state.messages import Message
 from interlock.state.subagent import MAX_DEPTH
 from interlock.state.task import TaskInput, TaskOutput, TaskState
-from interlock.state.workflow import WorkflowContext, append_history, error_from_state, read_history
+from interlock.state.workflow import WorkflowContext, error_from_state, read_history, start_chain_from_history
 
 
 def build(depth: int = MAX_DEPTH) -> Graph:
     """`depth`: levels of sub-agents below it."""
     g = Graph("task", TaskState)
     g.node("load_mode", load_mode)
-    g.subgraph("build_prompt", nested_graph("context"))
-    g.subgraph("turn", nested_graph("turn"))
+    g.subgraph("build_prompt", nested_graph_builder("context"))
+    g.subgraph("turn", nested_graph_builder("turn"))
     g.node("choose_call", choose_call)
-    g.subgraph("tools", nested_graph("tools", depth))
+    g.subgraph("tools", nested_graph_builder("tools", depth))
     g.nodes(weigh, remind, nudge, give_up, ask_guidance, take_guidance, ask_completion, take_completion)
     g.node("await_guidance", await_person)
     g.node("await_completion", await_person)
@@ -100,7 +100,9 @@ def _add_edges(g: Graph) -> None:
 def initial_state(input: TaskInput, context: WorkflowContext) -> dict[str, Any]:
     return {
         **build_prompt_state(Message(role="user", origin="person", content=input.prompt), context),
-        "head": prepare_head_for_resume(append_history(context.transcript, input.resume), context.transcript),
+        "head": prepare_head_for_resume(
+            start_chain_from_history(context.transcript, input.resume), context.transcript
+        ),
         "first_todos": input.todos or "",
         "session_turns": 0,
         "last_prompt_tokens": 0,

@@ -14,7 +14,7 @@ from typing import Any, cast
 from langgraph.graph import END, START
 from pydantic import JsonValue
 
-from interlock.graphs import nested_graph
+from interlock.graphs import nested_graph_builder
 from interlock.graphs.graph import Graph
 from interlock.graphs.hook_nodes import add_hooks
 from interlock.graphs.pipeline import Pipeline
@@ -23,7 +23,7 @@ from interlock.nodes.tools_approval import apply_decision, ready, request_approv
 from interlock.nodes.tools_batch import (
     cancel_rest,
     collect,
-    has_effects,
+    is_group_effectful,
     make_decide_sends,
     make_execute_sends,
     next_group,
@@ -33,7 +33,7 @@ from interlock.nodes.tools_decide import (
     before_tool,
     check_mode,
     check_policy,
-    normalize_call_arguments,
+    normalize_call_argument_names,
     parse,
     parse_xml,
     resolve,
@@ -73,23 +73,23 @@ from interlock.state.tools import (
     ToolsOutput,
     ToolsState,
 )
-from interlock.state.workflow import WorkflowContext, append_history, parse_input_message
+from interlock.state.workflow import WorkflowContext, parse_input_message, start_chain_from_history
 
 
 def build(depth: int = MAX_DEPTH) -> Graph:
     """`depth`: levels of sub-agents that its calls may start."""
     g = Graph("tools", ToolsState, renamed={"parse_json": "parse"})
     g.nodes(parse, parse_xml)
-    g.subgraph("decide", _build_decide)
+    g.subgraph("decide", _build_decide_graph)
     g.node("next_group", next_group)
-    g.subgraph("execute", lambda: _build_execute(depth))
+    g.subgraph("execute", lambda: _build_execute_graph(depth))
     g.nodes(collect, cancel_rest)
 
     g.route(START, route_by_protocol, {"native": "parse", "json": "parse", "xml": "parse_xml"})
     g.edge("parse_xml", "parse")
     g.fan_out("parse", make_decide_sends, "decide", otherwise="next_group")
     g.edge("decide", "next_group")
-    g.fan_out("next_group", make_execute_sends, "execute", otherwise="collect", apart=has_effects)
+    g.fan_out("next_group", make_execute_sends, "execute", otherwise="collect", apart=is_group_effectful)
     g.edge("execute", "collect")
     g.edge("cancel_rest", "collect")
     g.by_label("collect", {"groups left": "next_group", "cancelled": "cancel_rest", "done": END})
@@ -99,12 +99,12 @@ def build(depth: int = MAX_DEPTH) -> Graph:
 
 
 def initial_state(input: ToolsInput, context: WorkflowContext) -> dict[str, Any]:
-    head = append_history(context.transcript, input.history)
+    head = start_chain_from_history(context.transcript, input.history)
     calls: list[dict[str, JsonValue]] = []
     for index, call in enumerate(input.calls):
         calls.append({"id": call.get("id") or f"0.{index}", **{k: v for k, v in call.items() if k != "id"}})
     message = parse_input_message("calls", {"role": "assistant", "content": input.text, "tool_calls": calls})
-    named = context.transcript.append(head, [normalize_call_arguments(message)])
+    named = context.transcript.append(head, [normalize_call_argument_names(message)])
     return {"head": named, "approval_mode": context.approval_mode}
 
 
@@ -125,7 +125,7 @@ PIPELINE = Pipeline(
 )
 
 
-def _build_execute(depth: int = 0) -> Graph:
+def _build_execute_graph(depth: int = 0) -> Graph:
     """`depth`: levels of sub-agents below this call; at 0, a call that requests one is answered with an error."""
     g = Graph("execute", ExecuteState, input=ExecuteSend, output=ExecuteOut)
     _add_execution_nodes(g, depth)
@@ -164,17 +164,17 @@ def _add_execution_nodes(g: Graph, depth: int) -> None:
         g.node(name, await_person)
     g.node("notify", notify)
     if depth > 0:
-        g.subgraph("subagent", nested_graph("subagent", depth - 1))
-    g.subgraph("summarize", nested_graph("summarize"))
+        g.subgraph("subagent", nested_graph_builder("subagent", depth - 1))
+    g.subgraph("summarize", nested_graph_builder("summarize"))
     g.node("respond", respond)
 
 
 @cache
-def _build_decide() -> Graph:
+def _build_decide_graph() -> Graph:
     g = Graph("decide", DecideState, input=DecideSend, output=DecideOut)
     g.nodes(resolve, validate, check_mode, check_policy, take_edit)
     g.nodes(request_approval, notify, apply_decision, ready)
-    g.subgraph("edit", nested_graph("edit"))
+    g.subgraph("edit", nested_graph_builder("edit"))
     g.node("await_approval", await_person)
     g.node("respond", respond_undone)
     permitted = {"allow": "ready", "ask": "request_approval"}

@@ -12,7 +12,7 @@ from typing import Any
 
 from langgraph.graph import END, START
 
-from interlock.graphs import nested_graph
+from interlock.graphs import nested_graph_builder
 from interlock.graphs.graph import Graph
 from interlock.graphs.hook_nodes import add_hooks
 from interlock.graphs.pipeline import Pipeline
@@ -32,10 +32,10 @@ from interlock.state.messages import Message
 from interlock.state.turn import TurnDone, TurnInput, TurnOutput, TurnState
 from interlock.state.workflow import (
     WorkflowContext,
-    append_history,
     error_from_state,
     parse_input_message,
     read_history,
+    start_chain_from_history,
 )
 
 
@@ -43,9 +43,9 @@ from interlock.state.workflow import (
 def build() -> Graph:
     g = Graph("turn", TurnState, output=TurnDone, renamed={"note_undone": "mask_tool_outputs"})
     g.node("check_limits", check_limits)
-    g.subgraph("compress", nested_graph("compress"))
-    g.subgraph("loop-check", nested_graph("loop-check"))
-    g.subgraph("route", nested_graph("route"))
+    g.subgraph("compress", nested_graph_builder("compress"))
+    g.subgraph("loop-check", nested_graph_builder("loop-check"))
+    g.subgraph("route", nested_graph_builder("route"))
     g.nodes(mask_tool_outputs, ide_context, check_context, fit_window, use_model)
     g.nodes(call_model, check_stream, wait_retry, note_loop)
     asked = {"ask": "call_model", "stopped": END, "blocked": END}
@@ -85,11 +85,11 @@ def build() -> Graph:
 
 
 def initial_state(input: TurnInput, context: WorkflowContext) -> dict[str, Any]:
-    head = append_history(context.transcript, input.history)
+    head = start_chain_from_history(context.transcript, input.history)
     request = parse_input_message("request", {"role": "user", "origin": "person", "content": input.request})
     return {
         "head": context.transcript.append(head, [request]),
-        "ide_given": context.record_ide(input.ide),
+        "ide_given": context.record_ide_input(input.ide),
         "model": context.model,
         "approval_mode": context.approval_mode,
         "max_turns": context.limits.max_turns,

@@ -65,7 +65,7 @@ async def _call_or_replay(
         return await call()
     effects, name = runtime.context.effects, getattr(theirs, "__name__", type(theirs).__name__)
     update = NodeUpdate(node_path(info), name, function_code_digest(theirs), _state_digest(state))
-    if (found := effects.find_recorded_update(info.task_id, update)) is not None:
+    if (found := effects.find_recorded_node_update(info.task_id, update)) is not None:
         if found.raised:
             raise RunError(found.raised)
         return found.wrote
@@ -74,9 +74,9 @@ async def _call_or_replay(
     except GraphBubbleUp:  # it waits for a person
         raise
     except Exception as error:
-        effects.record_update(info.task_id, update._replace(raised=exception_line(error, 1_000)))
+        effects.record_node_update(info.task_id, update._replace(raised=exception_line(error, 1_000)))
         raise
-    effects.record_update(info.task_id, update._replace(wrote=wrote))
+    effects.record_node_update(info.task_id, update._replace(wrote=wrote))
     return wrote
 
 

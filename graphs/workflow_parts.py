@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from langgraph.graph import END, START
 
-from interlock.graphs import nested_graph
+from interlock.graphs import nested_graph_builder
 from interlock.graphs.graph import Graph
 from interlock.graphs.node_contract import cached_type_hints, make_state_type
 from interlock.nodes.requests import await_person, notify
@@ -35,7 +35,7 @@ def agent(*, task: str = "task", answer: str = "answer", depth: int = 1) -> Grap
     state = make_state_type("AgentWork", {**cached_type_hints(MainState), task: str, answer: str})
     g = Graph("agent", state, input=payload, output=left, labels=("done", "failed"), needs=(task,))
     g.node("begin", make_agent_begin_node(task))
-    g.subgraph("main", nested_graph("main", depth))
+    g.subgraph("main", nested_graph_builder("main", depth))
     g.node("end", make_agent_end_node(answer))
     g.edge(START, "begin", "main", "end")
     g.by_label("end", {"done": END, "failed": END})

@@ -119,7 +119,7 @@ class RunModel(BaseChatModel):
         **kwargs: Any,
     ) -> Iterator[ChatGenerationChunk]:
         pieces: queue.SimpleQueue[AIMessageChunk | None] = queue.SimpleQueue()
-        ask = self._model_call_factory(messages, stop, kwargs)
+        ask = self._make_model_call_factory(messages, stop, kwargs)
 
         async def pump() -> None:
             try:
@@ -144,21 +144,23 @@ class RunModel(BaseChatModel):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> AsyncIterator[ChatGenerationChunk]:
-        async with aclosing(self._stream_chunks(self._model_call_factory(messages, stop, kwargs))) as source:
+        async with aclosing(
+            self._stream_chunks(self._make_model_call_factory(messages, stop, kwargs))
+        ) as source:
             async for piece in source:
                 chunk = ChatGenerationChunk(message=piece)
                 if run_manager:
                     await run_manager.on_llm_new_token(str(piece.text), chunk=chunk)
                 yield chunk
 
-    def _model_call_factory(
+    def _make_model_call_factory(
         self, messages: Sequence[BaseMessage], stop: list[str] | None, options: dict[str, Any]
     ) -> Callable[[Deps, str], ModelCall]:
         if stop:
             raise UserError("model() has no stop sequences; cut the answer instead.")
         sent, tools = (
-            [*map(from_langchain_message, messages)],
-            declarations_from_openai(options.get("tools") or ()),
+            [*map(convert_langchain_message, messages)],
+            tool_declarations_from_openai(options.get("tools") or ()),
         )
         sent, tools = _apply_tool_choice(sent, tools, options.get("tool_choice"))
         shape = options.get("answer_schema")
@@ -206,7 +208,7 @@ class RunModel(BaseChatModel):
             raise RunError(
                 f"The model's answer can't be used: {reply.problem} Try again with: interlock resume"
             )
-        yield last_stream_chunk(reply, streamed=streamed)  # pyright: ignore[reportPossiblyUnboundVariable] - once at least
+        yield build_final_chunk(reply, already_streamed=streamed)  # pyright: ignore[reportPossiblyUnboundVariable] - once at least
 
 
 def _apply_tool_choice(
@@ -237,12 +239,12 @@ _OWN = "interlock"
 """Key of `additional_kwargs` with what LangChain has no field for: the provider's signatures."""
 
 
-def from_langchain_message(message: BaseMessage) -> Message:
+def convert_langchain_message(message: BaseMessage) -> Message:
     """The message as the models service reads it. Raises `UserError` for content that it can't send."""
     if isinstance(message, SystemMessage):
         return Message(role="system", content=replace_surrogates(str(message.text)))
     if isinstance(message, HumanMessage):
-        return Message(role="user", content=_message_content(message))
+        return Message(role="user", content=_convert_message_content(message))
     if isinstance(message, ToolMessage):
         status = "error" if message.status == "error" else "success"
         return Message(
@@ -253,13 +255,13 @@ def from_langchain_message(message: BaseMessage) -> Message:
             status=status,
         )
     if isinstance(message, AIMessage):
-        return _from_ai_message(message)
+        return _convert_ai_message(message)
     raise UserError(
         f"model() can't send a {type(message).__name__}; expected system, human, AI or tool messages."
     )
 
 
-def _from_ai_message(message: AIMessage) -> Message:
+def _convert_ai_message(message: AIMessage) -> Message:
     own: Mapping[str, Any] = message.additional_kwargs.get(_OWN) or {}
     signatures: Mapping[str, str] = own.get("calls") or {}
     calls = tuple(
@@ -279,13 +281,13 @@ def _from_ai_message(message: AIMessage) -> Message:
     )
 
 
-def _message_content(message: BaseMessage) -> str | tuple[Part, ...]:
+def _convert_message_content(message: BaseMessage) -> str | tuple[Part, ...]:
     if isinstance(message.content, str):
         return replace_surrogates(message.content)
-    return tuple(_part_from_block(cast("Mapping[str, Any]", block)) for block in message.content_blocks)
+    return tuple(_convert_content_block(cast("Mapping[str, Any]", block)) for block in message.content_blocks)
 
 
-def _part_from_block(block: Mapping[str, Any]) -> Part:
+def _convert_content_block(block: Mapping[str, Any]) -> Part:
     kind = block["type"]
     if kind in ("text", "text-plain"):
         return TextPart(text=replace_surrogates(str(block.get("text") or "")))
@@ -297,7 +299,7 @@ def _part_from_block(block: Mapping[str, Any]) -> Part:
     raise UserError(f"model() can't send a block of type {kind!r}; expected text, or a file as base64.")
 
 
-def declarations_from_openai(tools: Sequence[Mapping[str, Any]]) -> list[ToolDeclaration]:
+def tool_declarations_from_openai(tools: Sequence[Mapping[str, Any]]) -> list[ToolDeclaration]:
     """Tools in OpenAI's format, as `bind_tools` keeps them."""
     functions = [tool["function"] for tool in tools]
     return [
@@ -310,16 +312,16 @@ def declarations_from_openai(tools: Sequence[Mapping[str, Any]]) -> list[ToolDec
     ]
 
 
-def last_stream_chunk(reply: Reply, *, streamed: bool) -> AIMessageChunk:
-    """The reply as the last piece of a stream; `streamed`: its text was sent in pieces before."""
+def build_final_chunk(reply: Reply, *, already_streamed: bool) -> AIMessageChunk:
+    """The reply as the last piece of a stream; `already_streamed`: its text was sent in pieces before."""
     message, usage = reply.message, reply.usage
     signatures = {call.id: call.signature for call in message.tool_calls if call.signature}
     own = {"signature": message.signature, "calls": signatures}
     more: dict[str, Any] = {_OWN: own} if message.signature or signatures else {}
-    if message.thought and not streamed:
+    if message.thought and not already_streamed:
         more["reasoning_content"] = message.thought
     return AIMessageChunk(
-        content="" if streamed else message.text,
+        content="" if already_streamed else message.text,
         id=f"run-{reply.record[:32]}",
         additional_kwargs=more,
         tool_calls=[

@@ -35,7 +35,7 @@ _SENTENCES: Mapping[str, str] = {
 }
 
 
-def route_accepted_answer_to_check(update: Any, deps: Deps) -> Any:
+def relabel_accepted_answer_for_check(update: Any, deps: Deps) -> Any:
     """Let the check decide on an answer that the hooks accept: the label becomes `check`."""
     # Where there is no answer, no hook was asked.
     is_accepted = update.get("turn_status") == "ok" and update.get("hook_stage") == "admitted"
@@ -46,7 +46,7 @@ RULE, EDIT = "check", "check:edit"
 """Sections of what the model is told of the check."""
 
 
-def append_check_rule(head: str, deps: Deps) -> str:
+def append_check_rule_once(head: str, deps: Deps) -> str:
     """Return the head after telling the model the rule, once in a conversation."""
     if not deps.checks.must_pass_with_original_tests or RULE in context_section_names(head, deps):
         return head
@@ -68,12 +68,12 @@ def _context_message(text: str, section: str) -> Message:
     return Message(role="user", origin="context", content=(TextPart(text=text, section=section),))
 
 
-def _collect_sections(found: set[str], message: Message) -> None:
+def _add_context_section_names(found: set[str], message: Message) -> None:
     if message.origin == "context":
         found |= {p.section for p in message.content if isinstance(p, TextPart) and p.section}
 
 
-_sections = IncrementalScan(set[str], _collect_sections)
+_sections = IncrementalScan(set[str], _add_context_section_names)
 
 
 def context_section_names(head: str, deps: Deps) -> set[str]:
@@ -105,13 +105,13 @@ async def run_check(state: MainState, runtime: Runtime[Deps]) -> MainState:
             text = load_prompt("run/check_failed").render(
                 command=checks.command, how=_HOW[how], output=end.output
             )
-            return _send_back_to_model(state, runtime, text)
+            return _send_feedback_to_model(state, runtime, text)
 
 
-def _send_back_to_model(state: MainState, runtime: Runtime[Deps], text: str) -> MainState:
-    runtime.stream_writer(AgentBlocked(reason=text, by="check"))
+def _send_feedback_to_model(state: MainState, runtime: Runtime[Deps], feedback: str) -> MainState:
+    runtime.stream_writer(AgentBlocked(reason=feedback, by="check"))
     head = runtime.context.transcript.append(
-        state["head"], [Message(role="user", origin="hook", content=text)]
+        state["head"], [Message(role="user", origin="hook", content=feedback)]
     )
     anew: MainState = {"hook_stage": "admitted", "fed_back": True, "turn_status": "", "result": ""}
     return {**anew, "head": head, "label": "feedback"}
@@ -130,7 +130,7 @@ async def compare_tests(state: MainState, runtime: Runtime[Deps]) -> MainState: 
     found = await deps.checks.find_test_changes()
     if found.is_empty:
         return {"label": "same", "check_changes": "", "check_output": "", "check_view": ""}
-    record = _store_record(deps, found.model_dump_json())
+    record = _store_text_record(deps, found.model_dump_json())
     label = "changed" if found.changes else "unknown"
     return {"label": label, "check_changes": record, "check_output": "", "check_view": ""}
 
@@ -144,11 +144,11 @@ async def compare_tests(state: MainState, runtime: Runtime[Deps]) -> MainState: 
 async def run_old_tests(state: MainState, runtime: Runtime[Deps]) -> MainState:
     """Run the command in a view in which the tests are as they were."""
     deps, changes = runtime.context, _load_test_changes(runtime.context, state)
-    end = await deps.checks.run_with_original_tests(
+    end = await deps.checks.run_check_with_original_tests(
         f"before:{require_task_id(runtime, 'run_old_tests')}", changes
     )
     if end.how != "passed":
-        return {"label": "failed", "check_output": _store_record(deps, end.model_dump_json())}
+        return {"label": "failed", "check_output": _store_text_record(deps, end.model_dump_json())}
     left = any(change.how in _LEFT for change in changes.changes)
     return {"label": "beside code" if left else "passed", "check_output": ""}
 
@@ -156,7 +156,7 @@ async def run_old_tests(state: MainState, runtime: Runtime[Deps]) -> MainState:
 @node(writes=("check_view",), group="hooks")
 async def try_view(state: MainState, runtime: Runtime[Deps]) -> MainState:  # noqa: ARG001 - as nodes
     """Run the command in a view with today's tests: if it fails there too, a view proves nothing."""
-    end = await runtime.context.checks.run_with_original_tests(
+    end = await runtime.context.checks.run_check_with_original_tests(
         f"view:{require_task_id(runtime, 'try_view')}", TestChanges()
     )
     return {"check_view": end.how}
@@ -252,12 +252,12 @@ async def take_tests(state: MainState, runtime: Runtime[Deps]) -> MainState:
         return {"label": "trusted" if _load_test_changes(deps, state).unknown else "accepted"}
     paths = _format_changed_paths(_load_test_changes(deps, state).changes) or "the tests"
     reason = (answer.feedback or answer.text or "").strip() or "no reason was given."
-    return _send_back_to_model(
+    return _send_feedback_to_model(
         state, runtime, render_prompt("run/check_rejected", paths=paths, reason=reason)
     )
 
 
-def _store_record(deps: Deps, text: str) -> str:
+def _store_text_record(deps: Deps, text: str) -> str:
     return deps.transcript.append("", [Message(role="tool", content=text)])
 
 

@@ -12,11 +12,11 @@ from interlock.nodes.compress_snapshot import (
     Cut,
     build_verbatim_parts,
     collect_dropped_memory_files,
-    conversation_size,
     count_opening_messages,
     estimate_total_tokens,
     find_compression_cut,
     format_snapshot_xml,
+    measure_conversation_size,
     messages_kept_by_cut,
     parse_snapshot,
     should_attempt_snapshot,
@@ -54,7 +54,7 @@ _COUNTED = ("compress_status", "tokens_before", "tokens_after")
 async def check_threshold(state: CompressState, runtime: Runtime[Deps]) -> CompressState:
     """Whether the conversation is long enough; if forced, any non-empty one is."""
     deps = runtime.context
-    known = conversation_size(deps, state)
+    known = measure_conversation_size(deps, state)
     known = ConversationSize(known.tokens, state.get("token_limit") or known.limit, known.unsent)
     threshold = state.get("threshold") or deps.settings.model.compression_threshold
     due = state.get("force") or known.is_nearly_full or known.has_reached(threshold)
@@ -83,7 +83,7 @@ async def pre_compress(state: CompressState, runtime: Runtime[Deps]) -> Compress
     outcome = await fire_hooks("PreCompress", {"trigger": trigger}, state, runtime, subject=trigger)
     if outcome.stop is None and outcome.decision != "block":
         return {"label": "go on"}
-    return {**_compress_failed_at_update(state), "label": "put off"}
+    return {**_mark_compression_failed(state), "label": "put off"}
 
 
 @node(
@@ -116,7 +116,7 @@ async def truncate_old_outputs(state: CompressState, runtime: Runtime[Deps]) -> 
     return {
         "base": base,
         "label": "failed before",
-        **truncated_or_noop_update(state["head"], base, deps.transcript),
+        **build_truncation_update(state["head"], base, deps.transcript),
     }
 
 
@@ -133,7 +133,7 @@ async def _save_and_shorten_output(message: Message, deps: Deps) -> Message | No
     return message.model_copy(update={"content": text})
 
 
-def truncated_or_noop_update(head: str, truncated_head: str, transcript: Transcript) -> CompressState:
+def build_truncation_update(head: str, truncated_head: str, transcript: Transcript) -> CompressState:
     """Return the conversation with its older outputs shortened, if any were, as all that is done."""
     if truncated_head == head:
         return {"compress_status": "noop"}
@@ -157,7 +157,7 @@ async def split(state: CompressState, runtime: Runtime[Deps]) -> CompressState:
     if cut is None:
         return {
             "label": "nothing to drop",
-            **truncated_or_noop_update(state["head"], state["base"], transcript),
+            **build_truncation_update(state["head"], state["base"], transcript),
         }
     return {"split": cut.start, "carried": cut.kept_request, "label": "found"}
 
@@ -167,7 +167,7 @@ _PART = ("head", "base", "split", "token_limit")
 
 @node(reads=_PART, writes=("draft", "checked"), labels=("answered", "failed"))
 async def summarise(state: CompressState, runtime: Runtime[Deps]) -> CompressState:
-    record = await _request_snapshot_record(
+    record = await _ask_for_snapshot_record(
         state, [_nudge_message(load_prompt("compress/summarise").render())], runtime
     )
     return {"draft": record, "checked": "", "label": "answered" if record else "failed"}
@@ -182,10 +182,12 @@ async def verify(state: CompressState, runtime: Runtime[Deps]) -> CompressState:
         Message(role="assistant", content=text),
         _nudge_message(load_prompt("compress/verify").render(problem=_describe_snapshot_problem(text))),
     ]
-    return {"checked": await _request_snapshot_record(state, task, runtime)}
+    return {"checked": await _ask_for_snapshot_record(state, task, runtime)}
 
 
-async def _request_snapshot_record(state: CompressState, task: list[Message], runtime: Runtime[Deps]) -> str:
+async def _ask_for_snapshot_record(
+    state: CompressState, task_messages: list[Message], runtime: Runtime[Deps]
+) -> str:
     """The part to drop is sent as it was if it fits the window, else with its older outputs shortened."""
     transcript, split = runtime.context.transcript, state["split"]
     messages = transcript.read(state["head"])
@@ -193,7 +195,7 @@ async def _request_snapshot_record(state: CompressState, task: list[Message], ru
         messages = transcript.read(state["base"])
     part = curate_history(messages[count_opening_messages(messages) : split])
     system = Message(role="system", content=load_prompt("compress/system").render())
-    asked = [system, *part, *task]
+    asked = [system, *part, *task_messages]
     return await ask_for_text_record(runtime, "compressor", asked, state["base"], _TIMEOUT_S, _ATTEMPTS)
 
 
@@ -253,16 +255,18 @@ def _tokens_if_still_over_threshold(state: CompressState, deps: Deps, saved_toke
     return left.tokens if left.has_reached(threshold) else 0
 
 
-def _rejected_attempt_update(state: CompressState, status: str, before: int, after: int) -> CompressState:
+def _rejected_attempt_update(
+    state: CompressState, status: str, tokens_before: int, tokens_after: int
+) -> CompressState:
     return {
-        **_compress_failed_at_update(state),
+        **_mark_compression_failed(state),
         "compress_status": status,
-        "tokens_before": before,
-        "tokens_after": after,
+        "tokens_before": tokens_before,
+        "tokens_after": tokens_after,
     }
 
 
-def _compress_failed_at_update(state: CompressState) -> CompressState:
+def _mark_compression_failed(state: CompressState) -> CompressState:
     """A failed attempt isn't retried soon, unless it was forced."""
     return {} if state.get("force") else {"compress_failed_at": max(state["tokens"], 1)}
 

@@ -140,7 +140,7 @@ def estimate_total_tokens(messages: Iterable[Message]) -> int:
     return sum(map(estimate_message_tokens, messages))
 
 
-def conversation_size(deps: Deps, state: Sized) -> ConversationSize:
+def measure_conversation_size(deps: Deps, state: Sized) -> ConversationSize:
     """Size as counted by the provider for the last request, else estimated; window of the model that would answer."""
     limit = deps.models.context_window(state.get("sticky_model") or deps.models.resolve_alias(state["model"]))
     history, known = deps.transcript.read(state["head"]), state.get("last_prompt_tokens")
@@ -238,7 +238,7 @@ def build_verbatim_parts(dropped: Sequence[Message], window_tokens: int) -> list
     parts: list[TextPart] = []
     for name, found in _KINDS.items():
         texts = _first_and_newest_texts(
-            [*_texts_of_earlier_snapshot(dropped, name), *found(dropped)], window_tokens // _SHARE
+            [*_texts_from_earlier_snapshot(dropped, name), *found(dropped)], window_tokens // _SHARE
         )
         if texts:
             parts.append(TextPart(text=f"\n\n{load_prompt(f'compress/{name}').render()}\n"))
@@ -261,7 +261,7 @@ def collect_dropped_memory_files(dropped: Iterable[Message]) -> list[Message]:
     return [Message(role="user", origin="context", content=(heading, *found.values()))]
 
 
-def _texts_of_earlier_snapshot(dropped: Iterable[Message], section: str) -> list[str]:
+def _texts_from_earlier_snapshot(dropped: Iterable[Message], section: str) -> list[str]:
     """Texts that an earlier compression kept."""
     parts = (part for message in dropped if message.origin == "snapshot" for part in message.content)
     texts = (part.text for part in parts if isinstance(part, TextPart) and part.section == section)

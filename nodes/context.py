@@ -60,10 +60,10 @@ def _is_opening_message(message: Message) -> bool:
 @node(reads=("off", "begun", "tokens"), writes=("environment", "tokens"), nondeterministic=True)
 async def environment(state: ContextState, runtime: Runtime[Deps]) -> ContextState:
     """The date has no time of day, so that a provider can cache the prefix all day."""
-    if _should_skip_part("environment", state):
+    if _should_skip_context_part("environment", state):
         return {}
     deps = runtime.context
-    status = await deps.context.summarize_repository()
+    status = await deps.context.summarize_git_state()
     text = render_prompt(
         "context/environment",
         date=f"{datetime.fromtimestamp(deps.clock.now()):%Y-%m-%d, %A}",
@@ -71,16 +71,16 @@ async def environment(state: ContextState, runtime: Runtime[Deps]) -> ContextSta
         directories="\n".join(f"- {root}" for root in deps.context.roots),
     )
     texts = [text, render_prompt("context/git", status=status)] if status else [text]
-    return _store_part("environment", "\n\n".join(texts), state, deps)
+    return _store_context_part("environment", "\n\n".join(texts), state, deps)
 
 
 @node(reads=("off", "begun", "tokens"), writes=("directory", "tokens"), nondeterministic=True)
 async def directory(state: ContextState, runtime: Runtime[Deps]) -> ContextState:
-    if _should_skip_part("directory", state):
+    if _should_skip_context_part("directory", state):
         return {}
     deps = runtime.context
     text = render_prompt("context/directory", tree=await deps.context.render_directory_trees())
-    return _store_part("directory", text, state, deps)
+    return _store_context_part("directory", text, state, deps)
 
 
 @node(
@@ -93,7 +93,7 @@ async def ide(state: ContextState, runtime: Runtime[Deps]) -> ContextState:
     """The editor's full state; later changes are reported by each turn (`ide_context`)."""
     deps = runtime.context
     on = "prompt off" if "system-prompt" in state.get("off", []) else "on"
-    if _should_skip_part("ide", state) or not has_editor_context(state, deps):
+    if _should_skip_context_part("ide", state) or not has_editor_context(state, deps):
         return {"label": on}
     try:
         now = read_current_ide_state(state, deps)
@@ -103,7 +103,7 @@ async def ide(state: ContextState, runtime: Runtime[Deps]) -> ContextState:
         return {"label": on}
     if not now["open"]:
         return {"label": on}
-    part = _store_part("ide", render_ide_report(None, now), state, deps)
+    part = _store_context_part("ide", render_ide_report(None, now), state, deps)
     return {"label": on, **part, "ide_told": record_ide_state(now, deps.transcript)}
 
 
@@ -114,11 +114,11 @@ async def ide(state: ContextState, runtime: Runtime[Deps]) -> ContextState:
 )
 async def memory(state: ContextState, runtime: Runtime[Deps]) -> ContextState:
     """The workspace's AGENTS.md is left out for the task loop: its system prompt has it."""
-    if _should_skip_part("memory", state):
+    if _should_skip_context_part("memory", state):
         return {}
     deps = runtime.context
     elsewhere = AGENT_FILES if state.get("flavour") == "task" else ()
-    files = [file for file in await deps.context.load_memory() if file.shown not in elsewhere]
+    files = [file for file in await deps.context.load_memory_files() if file.shown not in elsewhere]
     if not files:
         return {}
     for file in files:
@@ -126,7 +126,7 @@ async def memory(state: ContextState, runtime: Runtime[Deps]) -> ContextState:
             runtime.stream_writer(ErrorEvent(severity="warning", message=f"{file.shown}: {file.problem}"))
     text = render_prompt("context/memory", files="\n\n".join(map(format_memory_file, files)))
     read = [{"path": f.shown, "status": "read", "reason": f"memory file ({f.level})"} for f in files]
-    return {**_store_part("memory", text, state, deps), "files": [*state["files"], *read]}
+    return {**_store_context_part("memory", text, state, deps), "files": [*state["files"], *read]}
 
 
 @node(reads=("off", "alone", "tokens"), writes=("tools", "tokens"))
@@ -150,11 +150,13 @@ async def at_files(state: ContextState, runtime: Runtime[Deps]) -> ContextState:
     transcript = runtime.context.transcript
     messages = transcript.read(state["prompt"]) if state.get("prompt") else []
     prompt, attached = messages[-1:], messages[:-1]
-    named = await _read_file_references(prompt, state, runtime)
+    named = await _resolve_file_references(prompt, state, runtime)
     tokens = {
         **state["tokens"],
         "prompt": sum(estimate_tokens(m.text) for m in prompt),
-        "at_files": sum(map(estimate_message_tokens, shown := [*attached, *_file_messages(named)])),
+        "at_files": sum(
+            map(estimate_message_tokens, shown := [*attached, *_referenced_file_messages(named)])
+        ),
     }
     prompt += shown
     if state.get("system"):
@@ -172,7 +174,7 @@ async def at_files(state: ContextState, runtime: Runtime[Deps]) -> ContextState:
     return {"head": head, "prompt": "", "tokens": tokens, "files": [*state["files"], *files]}
 
 
-async def _read_file_references(
+async def _resolve_file_references(
     prompt: list[Message], state: ContextState, runtime: Runtime[Deps]
 ) -> Sequence[Reference]:
     """Files a person refers to; an agent's task and a hook's text refer to nothing."""
@@ -190,12 +192,12 @@ async def _read_file_references(
     return found
 
 
-def _file_messages(found: Sequence[Reference]) -> list[Message]:
+def _referenced_file_messages(references: Sequence[Reference]) -> list[Message]:
     """Messages with the files shown, and why others aren't."""
-    if not found:
+    if not references:
         return []
-    lines = [f"[@{r.path} isn't shown: {r.reason}]" for r in found if not r.parts]
-    parts = [part for reference in found for part in reference.parts]
+    lines = [f"[@{r.path} isn't shown: {r.reason}]" for r in references if not r.parts]
+    parts = [part for reference in references for part in reference.parts]
     heading = render_prompt("context/files", problems="\n".join(lines))
     content = (TextPart(text=heading + "\n", section="files"), *parts)
     return [Message(role="user", origin="context", content=content)]
@@ -222,11 +224,11 @@ def _build_opening_messages(state: ContextState, deps: Deps) -> list[Message]:
     return [Message(role="user", origin="context", content=parts)] if parts else []
 
 
-def _should_skip_part(part: str, state: ContextState) -> bool:
+def _should_skip_context_part(part: str, state: ContextState) -> bool:
     return state["begun"] or part in state.get("off", [])
 
 
-def _store_part(name: str, text: str, state: ContextState, deps: Deps) -> ContextState:
+def _store_context_part(name: str, text: str, state: ContextState, deps: Deps) -> ContextState:
     text = replace_surrogates(text)
     record = deps.transcript.append("", [Message(role="user", origin="context", content=text)])
     update: ContextState = {"tokens": {**state["tokens"], name: estimate_tokens(text)}}

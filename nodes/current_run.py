@@ -99,11 +99,11 @@ def _is_running_in_this_thread(loop: asyncio.AbstractEventLoop) -> bool:
         return False
 
 
-def park_until_answered(*requests: str) -> NoReturn:
+def park_until_answered(*request_keys: str) -> NoReturn:
     """Stop the node until a person has answered these requests; it then runs again, and reads the answers' rows.
 
     Unlike `interrupt`, it isn't counted by LangGraph: the node's own interrupts keep their answers, in any order.
     """
     raise GraphInterrupt(
-        tuple(Interrupt(value=key, id=sha256(key.encode()).hexdigest()[:32]) for key in requests)
+        tuple(Interrupt(value=key, id=sha256(key.encode()).hexdigest()[:32]) for key in request_keys)
     )

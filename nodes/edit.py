@@ -13,7 +13,7 @@ from interlock.nodes.helper_model import HelperAnswer, T, ask_json, build_questi
 from interlock.nodes.requests import rejection_result, require_request_and_answer, write_and_emit_request
 from interlock.nodes.tools_results import (
     CALL,
-    earlier_calls,
+    load_earlier_calls,
     policy_decision_record,
     record_call_decision,
     record_person_decision,
@@ -41,9 +41,9 @@ from interlock.tools.matcher.edit import (
     EditProblem,
     PlacedEdit,
     apply_spans,
-    create_existing_file_problem,
     edit_strings_problem,
     excerpt_around_similar_lines,
+    file_already_exists_problem,
     locate_corrected_edit,
     locate_edit,
     locate_edit_with_corrections,
@@ -82,20 +82,20 @@ class Edit:
         return self.file.text if self.file else ""
 
     @property
-    def hash(self) -> str:
+    def file_hash(self) -> str:
         """sha256 of the bytes; empty: no file."""
         return sha256(self.data).hexdigest() if self.file else ""
 
-    async def place(
-        self, place_function: Callable[..., PlacedEdit | EditProblem] = locate_edit
+    async def locate_in_file(
+        self, locate_function: Callable[..., PlacedEdit | EditProblem] = locate_edit
     ) -> PlacedEdit | EditProblem:
         """Place the edit; in a thread, as large texts take a while."""
         texts = (self.shown_path, self.text, self.strings.old, self.strings.new, self.strings.expected_count)
         return await run_in_thread(
-            lambda stop: place_function(*texts, work=WorkBudget(check=stop.raise_if_stopped))
+            lambda stop: locate_function(*texts, work=WorkBudget(check=stop.raise_if_stopped))
         )
 
-    async def place_with_corrections(self) -> PlacedEdit | None:
+    async def locate_with_corrected_strings(self) -> PlacedEdit | None:
         """Place the edit with corrected strings."""
         texts = (self.text, self.strings.old, self.strings.new, self.strings.expected_count)
         return await run_in_thread(
@@ -113,14 +113,14 @@ DIFFERENCES = ("gone", "its bytes since this edit read it", "its hash since the 
 """What shows that somebody else changed the file."""
 
 
-def find_external_change(edit: Edit | ToolResult, state: EditState) -> str:
+def describe_external_change(edit: Edit | ToolResult, state: EditState) -> str:
     """What shows that somebody else changed the file: one of `DIFFERENCES`; empty: nothing does."""
     if isinstance(edit, ToolResult):
         return DIFFERENCES[0]
     known, last = state.get("known_hash"), state.get("last_edit_at")
-    others = known and edit.hash != known
+    others = known and edit.file_hash != known
     late = last and not known and edit.modified_at > last + GRACE_S
-    shown = (edit.hash != state["seen"], others, late)
+    shown = (edit.file_hash != state["seen"], others, late)
     return next((what for what, yes in zip(DIFFERENCES[1:], shown, strict=True) if yes), "")
 
 
@@ -135,7 +135,7 @@ async def load_edit(deps: Deps, state: EditState) -> Edit | ToolResult:
     if state.get("source") == "content":
         text = str(call.args.get("content"))
         return Edit("content", "", TextFile(text), text.encode(errors="surrogatepass"), 0, tried)
-    earlier = [] if state.get("source") else earlier_calls(deps, state["message"], state["index"])
+    earlier = [] if state.get("source") else load_earlier_calls(deps, state["message"], state["index"])
     found = await deps.toolset.read_file_to_edit(call, earlier)
     if isinstance(found, ToolResult):
         return found
@@ -198,7 +198,7 @@ async def ask_edit_helper(
     )
 
 
-def excerpt_around(text: str, old_string: str) -> str:
+def excerpt_around_old_string(text: str, old_string: str) -> str:
     """The whole text or, if long, the part around the lines most similar to `old_string`."""
     return text if len(text) <= _MOST_TEXT else excerpt_around_similar_lines(text, old_string, _MOST_TEXT)
 
@@ -232,13 +232,13 @@ async def read(state: EditState, runtime: Runtime[Deps]) -> EditState:
         error = edit.error or {"type": "not_text", "message": edit.content}
         code = _CODES.get(error["type"], error["type"])
         return {**fresh, "label": "refused", "error": edit_error(code, error["message"])}
-    fresh = {**fresh, "seen": edit.hash, "modified_at": edit.modified_at}
-    if refusal := _uneditable_problem(edit):
+    fresh = {**fresh, "seen": edit.file_hash, "modified_at": edit.modified_at}
+    if refusal := _find_edit_problem(edit):
         return {**fresh, "label": "refused", "error": edit_error(*refusal)}
     return {**fresh, "label": "create" if edit.file is None else "match", "error": {}}
 
 
-def _uneditable_problem(edit: Edit) -> EditProblem | None:
+def _find_edit_problem(edit: Edit) -> EditProblem | None:
     old, new = edit.strings.old, edit.strings.new
     if edit.file is None and old:
         text = f"No file {edit.shown_path!r}. Find it with glob; to create it leave old_string empty."
@@ -246,7 +246,7 @@ def _uneditable_problem(edit: Edit) -> EditProblem | None:
     if wrong := edit_strings_problem(old, new):
         return wrong
     if edit.file is not None and not old:
-        return create_existing_file_problem(edit.shown_path, edit.file)
+        return file_already_exists_problem(edit.shown_path, edit.file)
     return None
 
 
@@ -265,7 +265,7 @@ async def match(state: EditState, runtime: Runtime[Deps]) -> EditState:
     edit = await load_edit(runtime.context, state)
     if isinstance(edit, ToolResult):
         return {"label": "wrong count", "error": edit_error("external_change", edit.content)}
-    at = await edit.place()
+    at = await edit.locate_in_file()
     if not isinstance(at, EditProblem):
         record_step_reason(runtime, at.strategy_label)
         return {"label": "right count"}
@@ -284,7 +284,7 @@ async def repair(state: EditState, runtime: Runtime[Deps]) -> EditState:
     edit = await load_edit(runtime.context, state)
     if isinstance(edit, ToolResult):
         return {"label": "not for a model"}
-    if at := await edit.place_with_corrections():
+    if at := await edit.locate_with_corrected_strings():
         record_step_reason(runtime, at.strategy_label)
         return {"label": "found"}
     structured = PurePath(edit.path).suffix.lower() in _EXACT_ONLY
@@ -300,7 +300,7 @@ async def correct_target(state: EditState, runtime: Runtime[Deps]) -> EditState:
     tried = edit.strings
     prompt = load_prompt("edit/correct_target").render_system_and_user(
         file=edit.shown_path,
-        content=await asyncio.to_thread(excerpt_around, edit.text, tried.old),
+        content=await asyncio.to_thread(excerpt_around_old_string, edit.text, tried.old),
         old_string=tried.old,
         new_string=tried.new,
     )
@@ -344,7 +344,7 @@ def _record_helper_strings(runtime: Runtime[Deps], role: str, answer: BaseModel)
 )
 async def check_external_change(state: EditState, runtime: Runtime[Deps]) -> EditState:
     """Compare with the hash of the text the model read; without one, check for an mtime over 2 s past the last edit."""
-    differs = find_external_change(await load_edit(runtime.context, state), state)
+    differs = describe_external_change(await load_edit(runtime.context, state), state)
     if not differs:
         return {"label": "same"}
     record_step_reason(runtime, differs)
@@ -370,7 +370,7 @@ async def fix_edit(state: EditState, runtime: Runtime[Deps]) -> EditState:
         instruction=str(
             deps.journal.read_call(call_key_from_state(state)).args.get("instruction") or "not given"
         ),
-        content=await asyncio.to_thread(excerpt_around, edit.text, edit.strings.old),
+        content=await asyncio.to_thread(excerpt_around_old_string, edit.text, edit.strings.old),
         old_string=edit.strings.old,
         new_string=edit.strings.new,
         error=state["error"]["message"],
@@ -410,7 +410,7 @@ async def match_again(state: EditState, runtime: Runtime[Deps]) -> EditState:
         or edit_strings_problem(edit.strings.old, edit.strings.new)
     ):
         return {"label": "not found"}
-    at = await edit.place()
+    at = await edit.locate_in_file()
     if isinstance(at, EditProblem):
         return {"label": "not found"}
     record_step_reason(runtime, at.strategy_label)
@@ -430,7 +430,7 @@ async def apply(state: EditState, runtime: Runtime[Deps]) -> EditState:
         return _refused_edit_update(
             state, "external_change", "The file was removed after it was read. Find it."
         )
-    at = await edit.place(locate_edit_with_corrections)
+    at = await edit.locate_in_file(locate_edit_with_corrections)
     if isinstance(at, EditProblem):
         return _refused_edit_update(state, *at)
     made = await asyncio.to_thread(_apply_edit_to_bytes, edit, edit.file, at)
@@ -561,7 +561,7 @@ async def write(state: EditState, runtime: Runtime[Deps]) -> EditState:
     if result is None:
         result = await _journal_and_write_file(runtime, key, call, row, state["seen"])
         deps.journal.record_result(key, call, result)
-    await deps.snapshots.snapshot_after(key)
+    await deps.snapshots.snapshot_after_call(key)
     if result.status == "success":
         return {"edit_status": "applied" if state["seen"] else "created", "error": {}}
     error = result.error or {"type": "io_error", "message": result.content}
@@ -579,7 +579,7 @@ async def _journal_and_write_file(
             return computed
         if (computed.before or "") != seen_hash:
             return _file_changed_result(call)
-        await deps.snapshots.snapshot_before(key)
+        await deps.snapshots.snapshot_before_call(key)
         deps.journal.record_intent(key, call, computed)
         planned = computed
     run = ToolRun(key=key, call=call, emit=runtime.stream_writer, planned=planned)

@@ -119,17 +119,17 @@ async def run_effect(entry: "EffectEntry", function: Callable[..., Any], args: A
     while earlier := entry.claim_or_get_running():
         await asyncio.wait({asyncio.wrap_future(earlier)})
     try:
-        if entry.try_load_result(function, args, kwargs):
+        if entry.load_result_or_ask_person(function, args, kwargs):
             return entry.result
         if inspect.iscoroutinefunction(function):
             return await await_despite_cancel(
-                _await_and_journal(entry, function, args, kwargs), entry.grace_s
+                _call_async_and_journal(entry, function, args, kwargs), entry.grace_s
             )
         stop = threading.Event()
         thread = asyncio.to_thread(_call_and_journal, entry, function, args, kwargs, stop)
         found = await await_despite_cancel(thread, on_cancelled=stop.set)
         if inspect.isawaitable(found):
-            return await await_despite_cancel(_journal_when_done(entry, found), entry.grace_s)
+            return await await_despite_cancel(_await_and_journal_outcome(entry, found), entry.grace_s)
         return found
     finally:
         entry.release_claim()
@@ -140,7 +140,7 @@ def run_effect_sync(entry: "EffectEntry", function: Callable[..., Any], args: An
     while earlier := entry.claim_or_get_running():
         earlier.result()
     try:
-        if entry.try_load_result(function, args, kwargs):
+        if entry.load_result_or_ask_person(function, args, kwargs):
             return entry.result
         if entry.deps.cancel.requested:  # the thread goes on, but no further effect begins
             raise Stopped
@@ -149,14 +149,14 @@ def run_effect_sync(entry: "EffectEntry", function: Callable[..., Any], args: An
         entry.release_claim()
 
 
-async def _await_and_journal(
+async def _call_async_and_journal(
     entry: "EffectEntry", function: Callable[..., Any], args: Any, kwargs: Any
 ) -> Any:
     entry.journal_intent()
-    return await _journal_when_done(entry, function(*args, **kwargs))
+    return await _await_and_journal_outcome(entry, function(*args, **kwargs))
 
 
-async def _journal_when_done(entry: "EffectEntry", work: Awaitable[Any]) -> Any:
+async def _await_and_journal_outcome(entry: "EffectEntry", work: Awaitable[Any]) -> Any:
     task = asyncio.current_task()
     try:
         result = await work
@@ -267,7 +267,7 @@ class EffectEntry:
             _, end = _under_way.pop(self._identity)
         end.set_result(None)
 
-    def try_load_result(self, function: Callable[..., Any], args: Any, kwargs: Any) -> bool:
+    def load_result_or_ask_person(self, function: Callable[..., Any], args: Any, kwargs: Any) -> bool:
         """Whether its `result` is known. Parks the run where a person must say so, of a call of this function."""
         journal = self.deps.effects
         row = journal.find_row(self.task, self.key, self.node_path)

@@ -325,13 +325,13 @@ def guarded(
     `execute`, for all or by name; unnamed tools have `execute`, which asks. Outside a run of Interlock the tools just
     run. Raises `SetupError` for what is no tool, or an unknown risk.
     """
-    found = [_guard_tool(_to_tool(one), risk) for one in tools]
+    found = [_guard_tool(_to_langchain_tool(one), risk) for one in tools]
     if isinstance(risk, Mapping) and (lost := risk.keys() - {tool.name for tool in found}):
         raise SetupError(f"guarded: no tool {min(lost)!r}; the tools are {', '.join(t.name for t in found)}.")
     return found
 
 
-def _to_tool(tool_or_function: Any) -> BaseTool:
+def _to_langchain_tool(tool_or_function: Any) -> BaseTool:
     if isinstance(tool_or_function, BaseTool):
         return tool_or_function
     if callable(tool_or_function):
@@ -422,13 +422,13 @@ def _invocation_key(name: str, deps: Deps, info: Any) -> str:
     # An attempt that took too long may still number its own calls.
     numbered = name if info.node_attempt == 1 else f"{name} {info.node_attempt}"
     order = deps.steps.next_occurrence_index(info.task_id, numbered)
-    if earlier := _find_key_of_earlier_version(name, call, order, deps, info):
+    if earlier := _find_key_from_earlier_version(name, call, order, deps, info):
         return earlier
     number = deps.steps.next_occurrence_index(info.task_id, f"{numbered} of {call}")
     return f"{name}@{hashlib.sha256(call.encode()).hexdigest()[:12] if call else ''}.{number}"
 
 
-def _find_key_of_earlier_version(name: str, call_id: str, order: int, deps: Deps, info: Any) -> str:
+def _find_key_from_earlier_version(name: str, call_id: str, order: int, deps: Deps, info: Any) -> str:
     """The key of a call that an earlier version began, and numbered by its order; empty: it is none."""
     for place in count():
         key = f"{name}.{place}"
@@ -464,7 +464,7 @@ class _ToolInvocation:
                 with _set_context_variables((NESTED, True), (_HANDED, True)):
                     return [self._redact_value(await work(*args, **kwargs))]
 
-            return await self._append_hook_context(await run_effect(self.entry, run, (), {}))
+            return await self._fire_hooks_on_result(await run_effect(self.entry, run, (), {}))
         except RefusedError as refused:
             return self._make_error_result(str(refused))
         finally:
@@ -484,7 +484,7 @@ class _ToolInvocation:
                     return [self._redact_value(work(*args, **kwargs))]
 
             result = run_effect_sync(self.entry, run, (), {})
-            return submit_to_run_loop(what, instead, partial(self._append_hook_context, result)).result()
+            return submit_to_run_loop(what, instead, partial(self._fire_hooks_on_result, result)).result()
         except RefusedError as refused:
             return self._make_error_result(str(refused))
         finally:
@@ -511,7 +511,7 @@ class _ToolInvocation:
             return (*new.values(),), kept
         return (), {**kept, **new}
 
-    async def _append_hook_context(self, result: list[Any] | None) -> Any:
+    async def _fire_hooks_on_result(self, result: list[Any] | None) -> Any:
         if result is None:  # a person said to skip it
             cause = "the run was killed or stopped while this call ran."
             return self._make_error_result(load_prompt("run/call_unknown_outcome").render(cause=cause))

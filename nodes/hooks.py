@@ -94,7 +94,7 @@ _SESSION = ("session_event", "session_key", "session_request")
 @node(reads=("session", "session_key"), writes=_SESSION, group="hooks")
 async def session_start(state: SessionHooks, runtime: Runtime[Deps]) -> SessionHooks:
     """Raises `HookError` if a hook refuses: nothing has run yet. A resumed run fires the hooks again."""
-    update, _ = await _fire_session_start(state, runtime)
+    update, _ = await _fire_session_start_hooks(state, runtime)
     return update
 
 
@@ -104,7 +104,7 @@ async def session_start_in_conversation(
 ) -> SessionHooksInConversation:
     """Add hooks' context to the conversation; one ending with open calls accepts nothing but their answers."""
     transcript = runtime.context.transcript
-    fired_update, context = await _fire_session_start(state, runtime)
+    fired_update, context = await _fire_session_start_hooks(state, runtime)
     update: SessionHooksInConversation = {**fired_update}
     if context and not (state["head"] and transcript.read_message(state["head"]).tool_calls):
         update["head"] = transcript.append(state["head"], [hook_context_message(context)])
@@ -171,7 +171,7 @@ async def fire_hooks(
     return outcome
 
 
-def prompt_end_update(
+def end_prompt_if_hook_refuses(
     event: HookEvent, outcome: HookOutcome, next_step: str, runtime: Runtime[Deps]
 ) -> PromptEnd | None:
     """How a stop or a block ends the prompt, reported to people; None: continue. `next_step` would have been next."""
@@ -246,11 +246,11 @@ async def _fire_session_hooks(
     return {"session_event": "", "session_key": "", "session_request": ""}, outcome
 
 
-async def _fire_session_start(state: SessionHooks, runtime: Runtime[Deps]) -> tuple[SessionHooks, str]:
+async def _fire_session_start_hooks(state: SessionHooks, runtime: Runtime[Deps]) -> tuple[SessionHooks, str]:
     """The update for SessionStart, and its hooks' context for the model. Raises `HookError` if one refuses."""
     source = state.get("session", "startup")
     update, outcome = await _fire_session_hooks("SessionStart", {"source": source}, source, state, runtime)
-    if end := prompt_end_update("SessionStart", outcome, "the run", runtime):
+    if end := end_prompt_if_hook_refuses("SessionStart", outcome, "the run", runtime):
         raise HookError(end["error"]["message"], end["turn_status"])
     return update, outcome.context
 

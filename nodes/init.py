@@ -44,7 +44,7 @@ async def open_init(state: InitState, runtime: Runtime[Deps]) -> InitState:
             "it to context.fileName in settings.",
             "file",
         )
-    existing = {m.shown: m.text for m in await deps.context.load_memory()}
+    existing = {m.shown: m.text for m in await deps.context.load_memory_files()}
     file = state["file"] or next((name for name in names if name in existing), names[0])
     hint = deps.transcript.read_message(state["prompt"]).text if state["prompt"] else ""
     request = render_prompt(
@@ -87,7 +87,9 @@ def _hash_text(text: str) -> str:
 async def check_file(state: InitState, runtime: Runtime[Deps]) -> InitState:
     """A refusal is final; a model that stopped silently is reminded, a few times."""
     deps = runtime.context
-    now = next((_hash_text(m.text) for m in await deps.context.load_memory() if m.shown == state["file"]), "")
+    now = next(
+        (_hash_text(m.text) for m in await deps.context.load_memory_files() if m.shown == state["file"]), ""
+    )
     if now and now != state["stood"]:
         return {"label": "over", "status": "done"}
     if refused := find_open_refusal(refusals_from_state(state)):

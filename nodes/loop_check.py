@@ -156,11 +156,15 @@ async def scan_text(state: LoopCheckState, runtime: Runtime[Deps]) -> LoopCheckS
     return {"label": "loop" if kinds - {"tool_call"} else "none"}
 
 
-def _loop_kinds_in_events(state: LoopCheckState, deps: Deps, off: bool, limit: int) -> set[Kind]:
+def _loop_kinds_in_events(
+    state: LoopCheckState, deps: Deps, detectors_off: bool, max_reply_tokens: int
+) -> set[Kind]:
     """Kinds of the loops in the events; none if a model is asked, as it may find an earlier one."""
-    if state["asks"] and not off:
+    if state["asks"] and not detectors_off:
         return set()
-    return replay_loop_events(load_loop_events(deps, state["events"]), [], False, limit, off).kinds
+    return replay_loop_events(
+        load_loop_events(deps, state["events"]), [], False, max_reply_tokens, detectors_off
+    ).kinds
 
 
 @node(
@@ -191,7 +195,7 @@ async def check_due(state: LoopCheckState, runtime: Runtime[Deps]) -> LoopCheckS
         "judgements": [],
         "loop_interval": interval,
         "loop_next": state["turn_no"] + interval,
-        "loop_found": {"kind": "model", "detail": f"{NO_PROGRESS}{_describe_most_repeated_call(deps, state)}"}
+        "loop_found": {"kind": "model", "detail": f"{NO_PROGRESS}{_describe_main_activity(deps, state)}"}
         if loop
         else {},
     }
@@ -228,11 +232,14 @@ def replay_loop_events(
     events: Sequence[LoopEvent],
     judgements: Sequence[Judgement],
     stops_at_due_check: bool,
-    limit: int = 0,
-    off: bool = False,
+    max_reply_tokens: int = 0,
+    detectors_off: bool = False,
 ) -> LoopReplay:
     """Replay all events; with `asks`, only up to the first turn whose judgement is due and missing."""
-    state, left = LoopReplay(StreamDetector(limit, not off), off), list(judgements)
+    state, left = (
+        LoopReplay(StreamDetector(max_reply_tokens, not detectors_off), detectors_off),
+        list(judgements),
+    )
     for event in events:
         state.process_event(event)
         if stops_at_due_check and event.type == "turn" and state.is_check_due:
@@ -269,7 +276,7 @@ async def ask_loop_confidence(role: str, state: LoopCheckState, runtime: Runtime
     return found.answer.unproductive_state_confidence if found else None
 
 
-def _describe_most_repeated_call(deps: Deps, state: LoopCheckState) -> str:
+def _describe_main_activity(deps: Deps, state: LoopCheckState) -> str:
     """What the model did most in the turns examined, for the nudge; empty: nothing."""
     last = recent_complete_messages(deps.transcript.read(state["head"])) if state.get("head") else []
     calls = [call for message in last for call in message.tool_calls]

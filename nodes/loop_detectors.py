@@ -192,11 +192,11 @@ class RepetitionDetector:
         distances = entry[1:]
         # If all occurrences moved by one, the text between them is the same, rotated by one character.
         turned = self._rejected_at == position - 1 and distances == self._rejected
-        if not turned and self._is_loop(distances, position):
+        if not turned and self._detect_loop(distances, position):
             return
         self._rejected, self._rejected_at = distances, position
 
-    def _is_loop(self, distances: list[int], position: int) -> bool:
+    def _detect_loop(self, distances: list[int], position: int) -> bool:
         if sum(distances) > _SPAN:
             return False
         between: set[str] = set()
@@ -288,10 +288,10 @@ def append_call_key(keys: Sequence[str], key: str) -> list[str]:
 def repeated_cycle_length(keys: Sequence[str]) -> int:
     """Length of the cycle repeated 5 times at the end of the keys; 0: none."""
     lengths = range(1, LONGEST_CYCLE + 1)
-    return next((length for length in lengths if _is_repeated(keys, length, REPEATS)), 0)
+    return next((length for length in lengths if _is_cycle_repeated(keys, length, REPEATS)), 0)
 
 
-def _is_repeated(keys: Sequence[str], length: int, times: int) -> bool:
+def _is_cycle_repeated(keys: Sequence[str], length: int, times: int) -> bool:
     last = keys[-times * length :]
     return len(last) == times * length and all(last[i] == last[i % length] for i in range(len(last)))
 
@@ -299,7 +299,7 @@ def _is_repeated(keys: Sequence[str], length: int, times: int) -> bool:
 def is_call_polling(keys: Sequence[str], length: int, history: Sequence[Message]) -> bool:
     """Whether the last call, one of a cycle, was answered otherwise each time, but for times. Ends when all keys that
     are remembered are that cycle."""
-    if _is_repeated(keys, length, REPEATS * LONGEST_CYCLE // length):
+    if _is_cycle_repeated(keys, length, REPEATS * LONGEST_CYCLE // length):
         return False
     last = history[-2 * REPEATS * LONGEST_CYCLE :]
     same = {c.id for m in last for c in m.tool_calls if hash_call(c.name, c.args) == keys[-1]}

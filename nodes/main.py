@@ -6,8 +6,8 @@ from typing import Literal, get_args
 from langgraph.runtime import Runtime
 from pydantic import JsonValue
 
-from interlock.nodes.check import append_check_rule, route_accepted_answer_to_check
-from interlock.nodes.hooks import fire_hooks, hook_context_message, hook_node, prompt_end_update
+from interlock.nodes.check import append_check_rule_once, relabel_accepted_answer_for_check
+from interlock.nodes.hooks import end_prompt_if_hook_refuses, fire_hooks, hook_context_message, hook_node
 from interlock.nodes.mcp import expand_server_prompt
 from interlock.prompts import load_prompt, render_prompt
 from interlock.state.charts import ApprovalModeChart, next_state
@@ -97,7 +97,7 @@ async def open_prompt(state: MainState, runtime: Runtime[Deps]) -> MainState:
     if rules:
         opened["head"] = deps.transcript.append(state["head"], rules)
     if deps.checks.must_pass_with_original_tests:
-        opened["head"] = append_check_rule(opened.get("head", state["head"]), deps)
+        opened["head"] = append_check_rule_once(opened.get("head", state["head"]), deps)
     if not state["prompt"]:
         # If only its answer was refused, only the answer's hooks remain.
         return {**opened, "label": "answered" if state.get("hook_stage") == "answered" else "prompt"}
@@ -178,7 +178,7 @@ async def before_agent(state: MainState, runtime: Runtime[Deps]) -> MainState:
     transcript = runtime.context.transcript
     payload = {"prompt": transcript.read_message(state["asked"]).text}
     outcome = await fire_hooks("BeforeAgent", payload, state, runtime)
-    if end := prompt_end_update("BeforeAgent", outcome, "the prompt", runtime):
+    if end := end_prompt_if_hook_refuses("BeforeAgent", outcome, "the prompt", runtime):
         if end["turn_status"] == "stopped_by_hook":
             return {**end}
         without = _head_before_prompt(state["head"], transcript)
@@ -222,7 +222,7 @@ async def nudge(state: MainState, runtime: Runtime[Deps]) -> MainState:
     labels=("feedback", "passed", "stopped", "blocked", "check"),
 )
 async def after_agent(state: MainState, runtime: Runtime[Deps]) -> MainState:
-    return route_accepted_answer_to_check(await fire_after_agent_hooks(state, runtime), runtime.context)
+    return relabel_accepted_answer_for_check(await fire_after_agent_hooks(state, runtime), runtime.context)
 
 
 async def fire_after_agent_hooks(state: MainState, runtime: Runtime[Deps]) -> MainState:
@@ -248,7 +248,7 @@ async def fire_hooks_on_answer(answer: str, state: MainState, runtime: Runtime[D
         head = transcript.append(state["head"], [Message(role="user", origin="hook", content=reason)])
         anew: MainState = {"hook_stage": "admitted", "fed_back": True, "turn_status": ""}
         return {**anew, "label": "feedback", "head": head}
-    if end := prompt_end_update("AfterAgent", outcome, "the answer", runtime):
+    if end := end_prompt_if_hook_refuses("AfterAgent", outcome, "the answer", runtime):
         return {**end, "hook_stage": "answered"}
     return {"label": "passed", "hook_stage": "admitted", "turn_status": "ok"}
 
@@ -336,7 +336,7 @@ def refusal_error(refused: Refused, info: RunInfo) -> dict[str, str]:
     """`{type, message}`: what was refused and by whom, and how to continue."""
     message = (
         f"{format_refusal(refused)}. The run ended without it. {_NEXT[refused['who']]}, or say what to do "
-        f"instead: {info.prompt_command()}"
+        f"instead: {info.resume_with_prompt_command()}"
     )
     return {"type": "refused", "message": message}
 

@@ -51,7 +51,7 @@ async def connect(state: McpState, runtime: Runtime[Deps]) -> McpState:
     asked = load_mcp_request(state, deps)
     await deps.mcp.wait_until_ready(asked.server)
     views = [view for view in deps.mcp.list_servers() if asked.server in (None, view.name)]
-    update: McpState = {"servers": _store_json(deps, [view.model_dump(mode="json") for view in views])}
+    update: McpState = {"servers": _store_json_record(deps, [view.model_dump(mode="json") for view in views])}
     if asked.action == "list":
         return {**update, "label": "list"}
     (view,) = views
@@ -63,7 +63,7 @@ async def connect(state: McpState, runtime: Runtime[Deps]) -> McpState:
 @node(reads=("request",), writes=("found", "mcp_status", "error"))
 async def read(state: McpState, runtime: Runtime[Deps]) -> McpState:
     asked = load_mcp_request(state, runtime.context)
-    return _result_update(
+    return _store_result(
         runtime.context, await runtime.context.mcp.read_resource(asked.server or "", asked.uri or "")
     )
 
@@ -72,7 +72,7 @@ async def read(state: McpState, runtime: Runtime[Deps]) -> McpState:
 async def prompt(state: McpState, runtime: Runtime[Deps]) -> McpState:
     asked = load_mcp_request(state, runtime.context)
     found = await runtime.context.mcp.get_prompt(asked.server or "", asked.name or "", asked.args)
-    return _result_update(runtime.context, found)
+    return _store_result(runtime.context, found)
 
 
 @node(reads=("mcp_status", "found", "head", "request"), writes=("found", "mcp_status", "error"))
@@ -176,7 +176,7 @@ def load_mcp_request(state: McpState, deps: Deps) -> McpInput:
     return McpInput.model_validate_json(deps.transcript.read_message(state["request"]).text)
 
 
-def _result_update(deps: Deps, result: ToolResult) -> McpState:
+def _store_result(deps: Deps, result: ToolResult) -> McpState:
     record = Message(role="tool", name="mcp", status=result.status, content=result.content)
     found: McpState = {"found": deps.transcript.append("", [record]), "mcp_status": "done"}
     if result.status == "success":
@@ -191,7 +191,7 @@ def _shorten_error(text: str) -> str:
     return text if len(text) <= _ERROR else f"{text[:_ERROR]}…"
 
 
-def _store_json(deps: Deps, value: object) -> str:
+def _store_json_record(deps: Deps, value: object) -> str:
     text = json.dumps(value, ensure_ascii=False)
     return deps.transcript.append("", [Message(role="tool", name="mcp", content=text)])
 

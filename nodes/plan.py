@@ -187,7 +187,7 @@ def compute_plan_mode_changes(
     now: _TrackedPlan = _apply_chart_event({**before}, "no_review") if reviewed else {**before}
     for call, result in batch:
         if result.status == "success" or result.meta.get("plan") == "cancel":
-            now = _apply_call(now, call, result.meta, risk_of(call.name))
+            now = _apply_call_to_plan(now, call, result.meta, risk_of(call.name))
     moves = now.pop("moves", [])
     if moves[:2] == ["no_review", "exit_plan_mode"]:  # only replayed: the review began in its group
         moves = moves[2:]
@@ -195,11 +195,13 @@ def compute_plan_mode_changes(
     return PlanMode(**changed), moves  # pyright: ignore[reportArgumentType]
 
 
-def _apply_call(tracked: _TrackedPlan, call: CallView, meta: Mapping[str, Any], risk: str) -> _TrackedPlan:
+def _apply_call_to_plan(
+    tracked: _TrackedPlan, call: CallView, meta: Mapping[str, Any], risk: str
+) -> _TrackedPlan:
     if call.name == "enter_plan_mode":
         return _apply_chart_event(tracked, "enter_plan_mode")
     if call.name == "write_todos" and tracked.get("plan_steps"):
-        todos = [(str(t.get("description", "")), str(t.get("status", ""))) for t in _todos_of_call(call)]
+        todos = [(str(t.get("description", "")), str(t.get("status", ""))) for t in _todos_from_call(call)]
         return {**tracked, "plan_steps": mark_finished_steps(tracked["plan_steps"], todos)}
     if tracked.get("approval_mode") != "plan":
         return tracked
@@ -211,11 +213,11 @@ def _apply_call(tracked: _TrackedPlan, call: CallView, meta: Mapping[str, Any], 
             "plan_file": str(meta.get("file") or meta.get("path") or tracked.get("plan_file", "")),
         }
     if call.name == "exit_plan_mode":
-        return _apply_review(tracked, str(meta.get("plan") or ""), meta)
+        return _apply_review_result(tracked, str(meta.get("plan") or ""), meta)
     return _apply_chart_event(tracked, "read") if risk == "read" and phase == "requirements" else tracked
 
 
-def _apply_review(tracked: _TrackedPlan, event: str, meta: Mapping[str, Any]) -> _TrackedPlan:
+def _apply_review_result(tracked: _TrackedPlan, event: str, meta: Mapping[str, Any]) -> _TrackedPlan:
     if not event:  # there was no plan to review
         return tracked
     silent = event == "reject" and not meta.get("feedback")
@@ -253,7 +255,7 @@ def _apply_chart_event(tracked: _TrackedPlan, event: str) -> _TrackedPlan:
     }
 
 
-def _todos_of_call(call: CallView) -> list[Mapping[str, Any]]:
+def _todos_from_call(call: CallView) -> list[Mapping[str, Any]]:
     found = call.args.get("todos")
     return [t for t in found if isinstance(t, dict)] if isinstance(found, list) else []
 

@@ -43,7 +43,7 @@ async def scan(state: SearchState, runtime: Runtime[Deps]) -> SearchState:
             runtime.stream_writer(ErrorEvent(severity="warning", message=_STILL))
             label = "only" if use == "only" else "as it is"
             return {**fresh, "error": {}, "index_error": _STILL, "label": label}
-        done, total = await deps.index().count_indexed_files()
+        done, total = await deps.index().count_indexed_and_all_files()
         waits = "waiting for another process that is indexing"
         runtime.stream_writer(Progress(what=waits, done=done, total=total, unit="files"))
         await asyncio.sleep(_LOOK_S)
@@ -54,7 +54,7 @@ async def scan(state: SearchState, runtime: Runtime[Deps]) -> SearchState:
 async def compare(state: SearchState, runtime: Runtime[Deps]) -> SearchState:
     """Find changed files by timestamp and size, then by hash."""
     deps = runtime.context
-    waiting, removed = await _index_including_path(state, deps).diff_files_with_index()
+    waiting, removed = await _index_including_path(state, deps).compare_files_and_remove_gone()
     if waiting:
         return {"removed": removed, "label": "changed"}
     await deps.index().release_lock()
@@ -95,7 +95,7 @@ async def store(state: SearchState, runtime: Runtime[Deps]) -> SearchState:
 async def query(state: SearchState, runtime: Runtime[Deps]) -> SearchState:
     deps = runtime.context
     found = await deps.index().find_candidates(_load_validated_query(state, deps))
-    return {"found": _store_json(deps, found.model_dump(mode="json"))}
+    return {"found": _store_json_record(deps, found.model_dump(mode="json"))}
 
 
 @node(reads=("request", "found", "index_error"), writes=("found", "index_error"), nondeterministic=True)
@@ -103,7 +103,9 @@ async def rank(state: SearchState, runtime: Runtime[Deps]) -> SearchState:
     deps = runtime.context
     found = Candidates.model_validate_json(deps.transcript.read_message(state["found"]).text)
     update: SearchState = {
-        "found": _store_json(deps, deps.index().rank_candidates(found, _load_validated_query(state, deps)))
+        "found": _store_json_record(
+            deps, deps.index().rank_candidates(found, _load_validated_query(state, deps))
+        )
     }
     if found.error and not state["index_error"]:
         message = f"Only words are compared. {found.error}"
@@ -123,7 +125,7 @@ async def format_results(state: SearchState, runtime: Runtime[Deps]) -> SearchSt
     if state["found"]:
         ranked = json.loads(deps.transcript.read_message(state["found"]).text)
     hits = await deps.index().read_hits(ranked)
-    info = await deps.index().read_info()
+    info = await deps.index().read_index_info()
     changes: dict[str, Any] = {"added": state["added"], "removed": state["removed"]}
     if problem := state["index_error"]:
         changes |= {"error": problem, "state": "indexing" if problem == _STILL else "failed"}
@@ -135,7 +137,7 @@ async def format_results(state: SearchState, runtime: Runtime[Deps]) -> SearchSt
     if problem and not state["found"]:
         error = {"type": "index_failed", "message": problem}
     return {
-        "found": _store_json(deps, output),
+        "found": _store_json_record(deps, output),
         "search_status": "failed" if error else "done",
         "error": error,
     }
@@ -148,7 +150,7 @@ def load_search_input(state: SearchState, deps: Deps) -> SearchInput:
 def _index_including_path(state: SearchState, deps: Deps) -> CodeIndex:
     """The index, with the path that this search names."""
     try:
-        return deps.index().include_folder_of(_load_validated_query(state, deps).path)
+        return deps.index().include_excluded_folder_of(_load_validated_query(state, deps).path)
     except ToolError:  # the path is gone since the search began
         return deps.index()
 
@@ -165,6 +167,6 @@ def _load_validated_query(state: SearchState, deps: Deps) -> IndexQuery:
     return deps.index().validate_query(asked)
 
 
-def _store_json(deps: Deps, value: object) -> str:
+def _store_json_record(deps: Deps, value: object) -> str:
     text = json.dumps(value, ensure_ascii=False)
     return deps.transcript.append("", [Message(role="tool", name="search", content=text)])

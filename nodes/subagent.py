@@ -51,12 +51,16 @@ async def start(state: SubagentState, runtime: Runtime[Deps]) -> SubagentState:
     deps = runtime.context
     key = call_key_from_state(state)
     call = deps.journal.read_call(key)
-    definition = _require_definition(deps, call)
+    definition = _require_agent_definition(deps, call)
     agent = deps.agents.record_instance(
         _new_agent_instance(deps, state.get("agent", ""), key, call, definition)
     )
     own = deps.agents.deps_for_agent(agent)
-    query = Message(role="user", origin="agent", content=_fill_template(definition.query, _call_inputs(call)))
+    query = Message(
+        role="user",
+        origin="agent",
+        content=_fill_template(definition.query, _template_inputs_from_call(call)),
+    )
     task = " ".join(query.text.split())[:200]
     runtime.stream_writer(AgentStart(agent=own.info.agent, name=definition.name, task=task))
     return {
@@ -67,12 +71,12 @@ async def start(state: SubagentState, runtime: Runtime[Deps]) -> SubagentState:
         "agent": agent,
         "head": "",
         "prompt": own.transcript.append("", [query]),
-        "model": _agent_model(own, definition),
-        "sticky_model": _agent_model(own, definition),
+        "model": _resolve_agent_model(own, definition),
+        "sticky_model": _resolve_agent_model(own, definition),
     }
 
 
-def _require_definition(deps: Deps, call: CallView) -> AgentDefinition:
+def _require_agent_definition(deps: Deps, call: CallView) -> AgentDefinition:
     name = call.name if call.name == INVESTIGATOR else str(call.args.get("agent_name", ""))
     definition = deps.agents.find_agent_definition(name)
     if definition is None:
@@ -94,7 +98,7 @@ def _new_agent_instance(
     )
 
 
-def _call_inputs(call: CallView) -> Mapping[str, JsonValue]:
+def _template_inputs_from_call(call: CallView) -> Mapping[str, JsonValue]:
     """The call's inputs; its prompt or objective fills both `prompt` and `objective`."""
     inputs = call.args.get("inputs")
     prompt = call.args.get("prompt") or call.args.get("objective") or ""
@@ -106,7 +110,7 @@ def _fill_template(template: str, inputs: Mapping[str, JsonValue]) -> str:
     return _SLOT.sub(lambda found: str(inputs.get(found[1] or found[2], "")), template)
 
 
-def _agent_model(deps: Deps, definition: AgentDefinition) -> str:
+def _resolve_agent_model(deps: Deps, definition: AgentDefinition) -> str:
     if definition.model != "inherit":
         return deps.models.resolve_alias(definition.model)
     return deps.models.resolve_role_model(definition.role)

@@ -119,10 +119,10 @@ def _recent_conversation_text(head: str, deps: Deps) -> str:
     history = deps.transcript.read(head) if head else []
     messages = [m for m in history if m.role != "system" and m.origin != "context"]
     asked = [m for m in messages[:-_MESSAGES] if m.role == "user"][-1:]
-    return "\n".join(_message_line(m) for m in [*asked, *messages[-_MESSAGES:]])
+    return "\n".join(_format_message_line(m) for m in [*asked, *messages[-_MESSAGES:]])
 
 
-def _message_line(message: Message) -> str:
+def _format_message_line(message: Message) -> str:
     calls = "".join(f" [calls {call.name} {call.args}]" for call in message.tool_calls)
     return f"{message.role}: {message.text}{calls}"[:_MESSAGE_CHARS]
 
@@ -158,7 +158,7 @@ async def truncate(state: SummarizeState, runtime: Runtime[Deps]) -> SummarizeSt
     return {"shortened": record, "summarize_status": "truncated"}
 
 
-def rule_for_passed_in_output(settings: Settings, tool: str, max_output_tokens: int) -> OutputRule:
+def rule_for_standalone_output(settings: Settings, tool: str, max_output_tokens: int) -> OutputRule:
     """For an output passed in to be shortened: only what no setting can change is left whole."""
     rule = output_rule(settings, tool)
     if tool in PAGED or rule.how == "truncate":
@@ -169,7 +169,7 @@ def rule_for_passed_in_output(settings: Settings, tool: str, max_output_tokens: 
 def load_long_output(state: SummarizeState, deps: Deps) -> LongOutput:
     if not state.get("message"):
         text = deps.transcript.read_message(state["source"]).text
-        rule = rule_for_passed_in_output(deps.settings, state["tool"], state["max_output_tokens"])
+        rule = rule_for_standalone_output(deps.settings, state["tool"], state["max_output_tokens"])
         return LongOutput(state["tool"], text, rule, state.get("head", ""), "")
     key = call_key_from_state(state)
     call, result = deps.journal.read_call(key), require_recorded_result(deps.journal, key)
@@ -194,7 +194,7 @@ def build_truncated_text(tool: str, text: str, limit: int, path: str) -> str:
     cut = load_prompt("summarize/truncated").render(
         head=head, omitted=f"{len(text) - limit:,}", path=path, how=reading_hint(path), tail=tail
     )
-    return append_omitted_errors(tool, cut, text, limit)
+    return append_omitted_diagnostics(tool, cut, text, limit)
 
 
 def build_summary_text(tool: str, summary: str, text: str, path: str) -> str:
@@ -202,23 +202,23 @@ def build_summary_text(tool: str, summary: str, text: str, path: str) -> str:
     whole = load_prompt("summarize/summarized").render(
         characters=f"{len(text):,}", path=path, how=reading_hint(path), summary=summary.strip()
     )
-    return append_omitted_errors(tool, whole, text, len(text))
+    return append_omitted_diagnostics(tool, whole, text, len(text))
 
 
-def append_omitted_errors(tool: str, short: str, text: str, limit: int) -> str:
-    """`short` plus the stack traces, warnings and exit code of `text` it lacks, up to `limit` characters."""
+def append_omitted_diagnostics(tool: str, shortened: str, text: str, limit: int) -> str:
+    """`shortened` plus the stack traces, warnings and exit code of `text` it lacks, up to `limit` characters."""
     if tool not in SHELL:
-        return short
+        return shortened
     found = extract_stack_traces(text)
     room = limit
     for tag, wanted in (("error", found), ("warning", extract_warning_lines(text, found))):
         block: list[str] = []
-        for item in find_texts_missing_from(wanted, short):
+        for item in find_missing_texts(wanted, shortened):
             room -= len(item)
             block += [item] if room >= 0 else []
         if block:
-            short += f"\n<{tag}>\n" + "\n".join(block) + f"\n</{tag}>"
-    return "\n".join([short, *find_texts_missing_from(extract_exit_status_lines(text), short)])
+            shortened += f"\n<{tag}>\n" + "\n".join(block) + f"\n</{tag}>"
+    return "\n".join([shortened, *find_missing_texts(extract_exit_status_lines(text), shortened)])
 
 
 def reading_hint(path: str) -> str:
@@ -255,46 +255,46 @@ def extract_exit_status_lines(text: str) -> list[str]:
     return [line for line in text.splitlines()[-3:] if _STATUS.fullmatch(line)]
 
 
-def find_texts_missing_from(wanted: Iterable[str], text: str) -> list[str]:
+def find_missing_texts(wanted: Iterable[str], text: str) -> list[str]:
     """Those with any line not in `text`, ignoring indentation."""
     there = {line.strip() for line in text.splitlines()}
     return [block for block in wanted if any(line.strip() not in there for line in block.splitlines())]
 
 
-def _trace_end_index(lines: Sequence[str], at: int) -> int:
-    """Index after the trace that starts at `at`; `at` itself if none does."""
-    if _PYTHON.match(lines[at]):
-        return _python_trace_end(lines, at)
-    if _GO.match(lines[at]):
+def _trace_end_index(lines: Sequence[str], start: int) -> int:
+    """Index after the trace that starts at `start`; `start` itself if none does."""
+    if _PYTHON.match(lines[start]):
+        return _python_trace_end_index(lines, start)
+    if _GO.match(lines[start]):
         return next(
             (
                 i
-                for i in range(at + 1, len(lines))
-                if not lines[i].strip() and not _is_next_goroutine(lines, i)
+                for i in range(start + 1, len(lines))
+                if not lines[i].strip() and not _is_followed_by_goroutine(lines, i)
             ),
             len(lines),
         )
-    if _RUST.match(lines[at]):
-        return _skip_matching_lines(_RUST_FRAME, lines, min(at + 2, len(lines)))
-    end = _skip_matching_lines(_FRAME, lines, at + 1)
-    return end if end > at + 1 else at
+    if _RUST.match(lines[start]):
+        return _index_after_matching_lines(_RUST_FRAME, lines, min(start + 2, len(lines)))
+    end = _index_after_matching_lines(_FRAME, lines, start + 1)
+    return end if end > start + 1 else start
 
 
-def _skip_matching_lines(pattern: re.Pattern[str], lines: Sequence[str], at: int) -> int:
-    """Index of the first line from `at` on that doesn't match."""
-    return next((i for i in range(at, len(lines)) if not pattern.fullmatch(lines[i])), len(lines))
+def _index_after_matching_lines(pattern: re.Pattern[str], lines: Sequence[str], start: int) -> int:
+    """Index of the first line from `start` on that doesn't match."""
+    return next((i for i in range(start, len(lines)) if not pattern.fullmatch(lines[i])), len(lines))
 
 
-def _python_trace_end(lines: Sequence[str], at: int) -> int:
+def _python_trace_end_index(lines: Sequence[str], start: int) -> int:
     """Frames are indented deeper than the first line; the exception has the first line's indentation."""
-    depth = len(lines[at]) - len(lines[at].lstrip(" |+"))
-    for index in range(at + 1, len(lines)):
+    depth = len(lines[start]) - len(lines[start].lstrip(" |+"))
+    for index in range(start + 1, len(lines)):
         line = lines[index]
         if line.strip(" |") and len(line) - len(line.lstrip(" |+")) <= depth:
             return index + 1
     return len(lines)
 
 
-def _is_next_goroutine(lines: Sequence[str], blank: int) -> bool:
+def _is_followed_by_goroutine(lines: Sequence[str], blank_index: int) -> bool:
     """Go separates goroutines with an empty line."""
-    return blank + 1 < len(lines) and _GO.match(lines[blank + 1]) is not None
+    return blank_index + 1 < len(lines) and _GO.match(lines[blank_index + 1]) is not None

@@ -24,7 +24,7 @@ from interlock.state.messages import Message, TextPart, ToolDeclaration
 from interlock.state.mode import Mode
 from interlock.state.names import WAIT
 from interlock.state.node import Part, node, require_task_id
-from interlock.state.system_prompt import SystemPromptState, changed_sections, message_sections
+from interlock.state.system_prompt import SystemPromptState, changed_section_names, message_sections
 from interlock.state.text import replace_surrogates
 from interlock.tools.table import TASK_LOOP
 
@@ -43,15 +43,17 @@ class PromptFacts:
     """Connected servers with an allowed tool or a readable resource."""
     holds: Mapping[str, bool]
 
-    def describe_missing_conditions(self, section: PromptSection, agent: bool) -> str:
+    def describe_missing_conditions(self, section: PromptSection, for_agent: bool) -> str:
         """The conditions that don't hold, in words; empty: it stands."""
         holds = (
-            *(() if section.shared else (not agent,)),
+            *(() if section.shared else (not for_agent,)),
             *((any(tool.name in section.tools for tool in self.tools),) if section.tools else ()),
             *((self.holds[section.only],) if section.only else ()),
             *((True,) if section.filled else ()),  # known once its slots are filled
         )
-        lacking = [words for words, held in zip(section.conditions(), holds, strict=True) if not held]
+        lacking = [
+            words for words, held in zip(section.describe_conditions(), holds, strict=True) if not held
+        ]
         return f"needs {' and '.join(lacking)}" if lacking else ""
 
 
@@ -81,10 +83,10 @@ def collect_prompt_facts(state: SystemPromptState, deps: Deps) -> PromptFacts:
     return PromptFacts(mode, tools, servers, holds)
 
 
-def _is_tool_usable(tool: ToolDeclaration, has: Mapping[str, bool]) -> bool:
+def _is_tool_usable(tool: ToolDeclaration, available: Mapping[str, bool]) -> bool:
     what = next((what for what, name in _OF.items() if name == tool.name), None)
     what = "mcp" if tool.name.startswith("mcp_") else what
-    return what is None or has.get(what, True)
+    return what is None or available.get(what, True)
 
 
 def render_section(section: PromptSection, facts: PromptFacts, rules: Sequence[RuleFile], deps: Deps) -> str:
@@ -108,7 +110,9 @@ _SLOTS: Mapping[str, _Slots] = {
     "main/servers": lambda facts, _rules, _deps: {
         "servers": _format_servers([v for v in facts.servers if v.instructions])
     },
-    "task/modes": lambda _facts, _rules, deps: {"modes": "\n".join(map(_mode_line, deps.modes.list_modes()))},
+    "task/modes": lambda _facts, _rules, deps: {
+        "modes": "\n".join(map(_format_mode_line, deps.modes.list_modes()))
+    },
     "task/rules_reads": lambda _facts, _rules, deps: {
         "files": str(deps.settings.tools.max_concurrent_file_reads)
     },
@@ -130,12 +134,15 @@ _NO_MODE = "Do what the task asks for, and nothing else."
 
 def _format_servers(servers: Sequence[ServerView]) -> str:
     return (
-        "\n\n".join(f"--- {v.name} ---\n{_server_instructions(v)}\n--- end of {v.name} ---" for v in servers)
+        "\n\n".join(
+            f"--- {v.name} ---\n{_server_instructions_and_resources(v)}\n--- end of {v.name} ---"
+            for v in servers
+        )
         or "(none yet)"
     )
 
 
-def _server_instructions(server: ServerView) -> str:
+def _server_instructions_and_resources(server: ServerView) -> str:
     offered = (*server.resources, *server.templates)
     resources = [f"- resource {item.name}: {item.description}" for item in offered]
     return "\n".join([server.instructions or f"(tools: mcp_{server.name}_…)", *resources])
@@ -148,7 +155,7 @@ def _edit_restriction_text(mode: Mode | None) -> str:
     return f"`{rule.file_regex}`" + (f" ({rule.description})" if rule.description else "")
 
 
-def _mode_line(mode: Mode) -> str:
+def _format_mode_line(mode: Mode) -> str:
     when = mode.when_to_use or mode.role.partition(".")[0]
     return f"- {mode.name} (`{mode.slug}`): " + "\n  ".join(when.strip().splitlines())
 
@@ -251,7 +258,7 @@ async def load_override(state: SystemPromptState, runtime: Runtime[Deps]) -> Sys
     return {
         "label": "file",
         "source": found.source,
-        "system": _record_system_prompt(texts, state.get("previous", ""), deps),
+        "system": _record_system_prompt_if_changed(texts, state.get("previous", ""), deps),
         "changed": [],
         "left_out": {s.name: "replaced" for s in _TABLES[table] if s.name not in kept}
         | _reasons_for_empty_sections(texts),
@@ -265,7 +272,7 @@ def _make_section_selection_node(table: Sequence[PromptSection], name: str) -> C
     """A node that says which of the table's sections stand; a diagram draws them as its branches."""
 
     async def gather(state: SystemPromptState, runtime: Runtime[Deps]) -> SystemPromptState:
-        return await _gather_sections(table, state, runtime.context)
+        return await _select_sections(table, state, runtime.context)
 
     gather.__name__ = name
     reads, writes = ("agent", "flavour", "mode", "protocol", "has"), ("sections", "left_out")
@@ -279,7 +286,7 @@ GATHERS = {
 """Table, as `load_override` names it → the node that gathers its sections."""
 
 
-async def _gather_sections(
+async def _select_sections(
     table: Sequence[PromptSection], state: SystemPromptState, deps: Deps
 ) -> SystemPromptState:
     await deps.mcp.wait_until_ready()
@@ -306,7 +313,10 @@ async def assemble(state: SystemPromptState, runtime: Runtime[Deps]) -> SystemPr
     deps.steps.record_reason(
         require_task_id(runtime, "A prompt"), f"in: {stand}" + (f"; out: {out}" if out else "")
     )
-    return {"system": _record_system_prompt(texts, state.get("previous", ""), deps), "left_out": left_out}
+    return {
+        "system": _record_system_prompt_if_changed(texts, state.get("previous", ""), deps),
+        "left_out": left_out,
+    }
 
 
 def _reasons_for_empty_sections(texts: Iterable[tuple[str, str]]) -> dict[str, str]:
@@ -335,7 +345,7 @@ async def compare(state: SystemPromptState, runtime: Runtime[Deps]) -> SystemPro
     if not before:
         return {"changed": [], "label": "first"}
     now = {s.name: s.fingerprint for s in message_sections(transcript.read_message(state["system"]))}
-    changed = changed_sections(before, now)
+    changed = changed_section_names(before, now)
     found = {_TRIGGERS.get(name, "settings") for name in changed}
     return {"changed": changed, "label": next((one for one in TRIGGERS if one in found), "unchanged")}
 
@@ -367,7 +377,7 @@ def _agent_contract_text(agent: str, deps: Deps) -> str:
     )
 
 
-def _record_system_prompt(texts: Iterable[tuple[str, str]], previous: str, deps: Deps) -> str:
+def _record_system_prompt_if_changed(texts: Iterable[tuple[str, str]], previous: str, deps: Deps) -> str:
     """The message, one part per section. A person's replacement may be empty, which providers refuse."""
     named = [(name, replace_surrogates(text)) for name, text in texts if text.strip()]
     if not named:

@@ -68,7 +68,7 @@ class PromptSection:
     def name(self) -> str:
         return self.prompt.rpartition("/")[2]
 
-    def conditions(self) -> tuple[str, ...]:
+    def describe_conditions(self) -> tuple[str, ...]:
         """All that must hold, in words; none: it always stands."""
         tools = (_TOOLS.get(self.tools) or " or ".join(sorted(self.tools)),) if self.tools else ()
         only = (_CONDITIONS[self.only],) if self.only else ()
@@ -76,8 +76,8 @@ class PromptSection:
         return (*(() if self.shared else ("no sub-agent",)), *tools, *only, *filled)
 
     @property
-    def joined_conditions(self) -> str:
-        return " and ".join(self.conditions()) or "always"
+    def conditions_text(self) -> str:
+        return " and ".join(self.describe_conditions()) or "always"
 
 
 def _tool_names(*names: str) -> frozenset[str]:
@@ -165,5 +165,5 @@ def group_sections_by_condition(sections: Sequence[PromptSection]) -> tuple[Part
     """Each condition with the sections that stand under it, and their places in the prompt."""
     found: dict[str, dict[str, int]] = {}
     for number, section in enumerate(sections, 1):
-        found.setdefault(section.joined_conditions, {})[section.name] = number
+        found.setdefault(section.conditions_text, {})[section.name] = number
     return tuple(Part(when, tuple(names), tuple(names.values())) for when, names in found.items())

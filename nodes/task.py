@@ -7,7 +7,7 @@ from typing import Literal, cast
 from langgraph.runtime import Runtime
 from langgraph.types import interrupt
 
-from interlock.nodes.check import append_check_rule, route_accepted_answer_to_check
+from interlock.nodes.check import append_check_rule_once, relabel_accepted_answer_for_check
 from interlock.nodes.hooks import hook_node
 from interlock.nodes.main import TurnEnd, append_program_message, fire_hooks_on_answer, turn_end_label
 from interlock.nodes.main import finish as ended_by
@@ -76,7 +76,7 @@ async def load_mode(state: TaskState, runtime: Runtime[Deps]) -> TaskState:
         listed = Message(role="user", origin="context", content=f"Steps so far:\n{state['first_todos']}")
         opened["head"] = deps.transcript.append(state["head"], [listed])
     if deps.checks.must_pass_with_original_tests:
-        opened["head"] = append_check_rule(opened.get("head", state["head"]), deps)
+        opened["head"] = append_check_rule_once(opened.get("head", state["head"]), deps)
     return opened
 
 
@@ -100,12 +100,12 @@ async def choose_call(state: TaskState, runtime: Runtime[Deps]) -> TaskState:
         return {**chosen, "withheld": {**chosen["withheld"], "0": "repeated"}, "call_key": "", "repeats": 0}
     if calls[0].name == "new_task" and state["depth"] >= DEEPEST:
         return {**chosen, "withheld": {**chosen["withheld"], "0": "too deep"}}
-    if calls[0].name == "attempt_completion" and _should_refuse_open_steps(state, runtime.context):
+    if calls[0].name == "attempt_completion" and _should_refuse_completion(state, runtime.context):
         return {**chosen, "withheld": {**chosen["withheld"], "0": "open todos"}}
     return chosen
 
 
-def _should_refuse_open_steps(state: TaskState, deps: Deps) -> bool:
+def _should_refuse_completion(state: TaskState, deps: Deps) -> bool:
     """Whether steps are still to be done, and settings say that they must be first."""
     if not deps.settings.task.no_open_todos or not state.get("todos"):
         return False
@@ -135,14 +135,14 @@ async def weigh(state: TaskState, runtime: Runtime[Deps]) -> TaskState:
     if state["completed"]:
         asks = deps.settings.task.confirm_completion
         confirmed = deps.info.interactive if asks is None else asks
-        label = "completed" if confirmed else _label_of_accepted_result(state)
+        label = "completed" if confirmed else _label_for_accepted_result(state)
         return {"label": label, "mistakes": 0, "result": state["completed"]}
     if state["subtask"]:
         return {"label": "subtask", "mistakes": 0}
     return {"label": _label_after_mistakes(mistakes, deps), "mistakes": mistakes}
 
 
-def _label_of_accepted_result(state: TaskState) -> Literal["answered", "accepted"]:
+def _label_for_accepted_result(state: TaskState) -> Literal["answered", "accepted"]:
     return "answered" if is_hooked(state, "AfterAgent") else "accepted"
 
 
@@ -211,18 +211,24 @@ async def ask_completion(state: TaskState, runtime: Runtime[Deps]) -> TaskState:
 
 
 def _write_task_request(
-    state: TaskState, runtime: Runtime[Deps], what: Literal["guidance", "completion"], why: str, preview: str
+    state: TaskState,
+    runtime: Runtime[Deps],
+    request_kind: Literal["guidance", "completion"],
+    reason: str,
+    preview: str,
 ) -> TaskState:
     key = CallKey(message=state["reply"], index=0)
     request = ApprovalRequest(
         attempt=key,
-        what=what,
-        kind="question" if what == "guidance" else "approval",
-        call=CallView(id=what, name="attempt_completion" if what == "completion" else "task", args={}),
-        reason=why,
+        what=request_kind,
+        kind="question" if request_kind == "guidance" else "approval",
+        call=CallView(
+            id=request_kind, name="attempt_completion" if request_kind == "completion" else "task", args={}
+        ),
+        reason=reason,
         preview=preview,
         choices=("proceed_once", "reject", "cancel"),
-        questions=({"question": why},) if what == "guidance" else (),
+        questions=({"question": reason},) if request_kind == "guidance" else (),
     )
     return {**write_request_and_route(runtime, state, request)}
 
@@ -256,7 +262,7 @@ async def take_completion(state: TaskState, runtime: Runtime[Deps]) -> TaskState
     if answer.choice == "cancel":
         return {"label": "stopped", "stop": "ended by the user", "stopped_by": "person"}
     if answer.choice == "proceed_once" and not feedback:
-        return {"label": _label_of_accepted_result(state)}
+        return {"label": _label_for_accepted_result(state)}
     text = render_prompt("task_loop/feedback", feedback=feedback or "This isn't done.")
     return {"label": "feedback", "head": append_program_message(runtime, state["head"], text), "result": ""}
 
@@ -271,7 +277,9 @@ async def after_agent(state: TaskState, runtime: Runtime[Deps]) -> TaskState:
     result = runtime.context.transcript.read_message(state["result"]).text
     checked = cast(TaskState, await fire_hooks_on_answer(result, cast(MainState, state), runtime))
     accepted = checked.get("turn_status") == "ok"
-    return route_accepted_answer_to_check(checked, runtime.context) if accepted else {**checked, "result": ""}
+    return (
+        relabel_accepted_answer_for_check(checked, runtime.context) if accepted else {**checked, "result": ""}
+    )
 
 
 @node(

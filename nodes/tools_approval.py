@@ -17,10 +17,10 @@ from interlock.nodes.tools_results import (
     CALL,
     MODES,
     WITHOUT_RUN,
-    answer_call_without_run,
-    call_status_after,
-    earlier_calls,
+    answer_call_without_running,
+    call_status_after_events,
     load_deps_key_and_call,
+    load_earlier_calls,
     record_person_decision,
 )
 from interlock.prompts import load_prompt
@@ -66,14 +66,14 @@ async def request_approval(state: DecideState, runtime: Runtime[Deps]) -> Decide
     deps, key, call = load_deps_key_and_call(state, runtime)
     risk = require_tool_info(deps, call).risk
     verdict = Verdict.model_validate(state["verdict"])
-    earlier = earlier_calls(deps, key.message, key.index)
+    earlier = load_earlier_calls(deps, key.message, key.index)
     preview = await deps.toolset.preview_call(call, earlier)
     if preview.problem is not None:
         refusal = _preview_problem_result(preview, can_trust_previews(deps, earlier))
-        return answer_call_without_run(deps, state, call, refusal, "answered")
+        return answer_call_without_running(deps, state, call, refusal, "answered")
     if preview.done and not state.get("hook_reason"):
         done = ToolResult(status="success", content=preview.done)
-        return answer_call_without_run(deps, state, call, done, "answered", *WITHOUT_RUN)
+        return answer_call_without_running(deps, state, call, done, "answered", *WITHOUT_RUN)
     asks = state["asks"] + 1
     mode = effective_approval_mode(deps, risk, state)
     choices = await asyncio.to_thread(deps.policy.offered_choices, call, risk, verdict, mode)
@@ -83,17 +83,17 @@ async def request_approval(state: DecideState, runtime: Runtime[Deps]) -> Decide
         asked=asks,
         kind="approval",
         call=call,
-        reason=_request_reason(state, verdict),
+        reason=_approval_request_reason(state, verdict),
         preview=preview.text,
         parts=verdict.parts,
         files=preview.files,
         choices=choices,
         always={choice: rule.scope_text for choice, rule in rules if rule is not None},
         parameters=_editable_parameter_names(deps, call),
-        note=_request_note(deps, state),
+        note=_approval_request_note(deps, state),
     )
     event = "ask_again" if state["asks"] and state["status"] == "awaiting_approval" else "ask"
-    status = call_status_after(state["status"], event)
+    status = call_status_after_events(state["status"], event)
     return {**write_request_and_route(runtime, state, request), "asks": asks, "status": status}
 
 
@@ -113,12 +113,12 @@ def _preview_problem_result(preview: Preview, is_final: bool) -> ToolResult:
     return error_result(preview.code or "not_possible", f"{preview.problem}{later}")
 
 
-def _request_reason(state: DecideState, verdict: Verdict) -> str:
+def _approval_request_reason(state: DecideState, verdict: Verdict) -> str:
     by_policy = verdict.reason if verdict.decision == "ask" else ""
     return " ".join(part for part in (state.get("hook_reason"), by_policy) if part) or verdict.reason
 
 
-def _request_note(deps: Deps, state: DecideState) -> str | None:
+def _approval_request_note(deps: Deps, state: DecideState) -> str | None:
     if state["asks"] and state["status"] == "awaiting_approval":
         before = deps.approvals.find_request(state["approval"])
         return _ANOTHER if before is not None and has_server_changed(deps, before) else _STALE
@@ -141,10 +141,10 @@ async def apply_decision(state: DecideState, runtime: Runtime[Deps]) -> DecideSt
     amends = answer.choice == "modify"
     record_person_decision(runtime, key, state["approval"], answer, key.next_attempt.attempt if amends else 0)
     if answer.choice == "reject":
-        return answer_call_without_run(deps, state, call, rejection_result(answer), "reject")
+        return answer_call_without_running(deps, state, call, rejection_result(answer), "reject")
     if answer.choice == "cancel":
         text = load_prompt("run/call_cancelled").render(reason="the user cancelled it")
-        return answer_call_without_run(deps, state, call, cancelled_result(text), "cancel", "cancel")
+        return answer_call_without_running(deps, state, call, cancelled_result(text), "cancel", "cancel")
     # Files that changed on disk since the request was shown.
     if any(
         deps.toolset.current_file_digest(file.path) != file.on_disk for file in request.files
@@ -154,7 +154,7 @@ async def apply_decision(state: DecideState, runtime: Runtime[Deps]) -> DecideSt
         deps.journal.record_changed_arguments(
             key.next_attempt, CallView(id=call.id, name=call.name, args=answer.args or {})
         )
-        status = call_status_after(state["status"], "modify")
+        status = call_status_after_events(state["status"], "modify")
         theirs: DecideState = {"by_person": True, "by_hook": False, "hook_reason": ""}
         return {**theirs, "label": "modify", "attempt": key.next_attempt.attempt, "status": status}
     if await _is_denied_by_current_rules(deps, state, call):
@@ -235,5 +235,5 @@ async def ready(state: DecideState) -> DecideState:
         "by_hook": state.get("by_hook", False),
         "by_person": state["by_person"],
     }
-    status = call_status_after(state["status"], "schedule")
+    status = call_status_after_events(state["status"], "schedule")
     return {"status": status, "decided": {str(state["index"]): outcome}}

@@ -76,7 +76,7 @@ async def next_group(state: ToolsState, runtime: Runtime[Deps]) -> ToolsState:
     found: ToolsState = {"group": group, "kinds": kinds, "reading": reading}
     if "review" not in kinds.values() or state["approval_mode"] != "plan":
         return found
-    if state.get("plan_phase") != (phase := phase_during_review(_plan_mode_slice(state))):
+    if state.get("plan_phase") != (phase := phase_during_review(_plan_mode_from_state(state))):
         record_mode_events(runtime, ["exit_plan_mode"])
     return {**found, "plan_phase": phase}
 
@@ -137,8 +137,8 @@ async def collect(state: ToolsState, runtime: Runtime[Deps]) -> ToolsState:
     for index, record in enumerate(deps.transcript.record_ids(head, len(shown))):
         if not records[index]:  # else the journal has the only copy
             key = CallKey(message=state["message"], index=index, attempt=outcomes[index]["attempt"])
-            deps.journal.drop_result_text(key, record)
-    note, epoch = ended_processes_note(deps, state.get("noted_epoch", 0))
+            deps.journal.replace_result_text_with_record(key, record)
+    note, epoch = build_ended_processes_note(deps, state.get("noted_epoch", 0))
     collected: ToolsState = {
         "label": "done",
         "head": deps.transcript.append(
@@ -152,7 +152,7 @@ async def collect(state: ToolsState, runtime: Runtime[Deps]) -> ToolsState:
         key = CallKey(message=state["message"], index=index, attempt=outcomes[index]["attempt"])
         require_plan_approval(deps, key, result)
     moved, moves = compute_plan_mode_changes(
-        _plan_mode_slice(state), done, lambda name: _risk_of_tool(deps, name)
+        _plan_mode_from_state(state), done, lambda name: _risk_of_tool(deps, name)
     )
     edits = _auto_edit_mode_update(deps, state)
     record_mode_events(runtime, [*moves, *(["allow_edits"] if edits and not moves else [])])
@@ -175,7 +175,7 @@ def _subdirectory_memory_messages(deps: Deps, head: str, done: Sequence[_Done]) 
     if not paths:
         return []
     seen = context_section_names(head, deps)
-    files = deps.context.load_subdirectory_memory(paths, {name.removeprefix(MEMORY) for name in seen})
+    files = deps.context.load_subdirectory_memory_files(paths, {name.removeprefix(MEMORY) for name in seen})
     if not files:
         return []
     shown = tuple(TextPart(text=format_memory_file(f) + "\n", section=MEMORY + f.shown) for f in files)
@@ -237,7 +237,7 @@ def _task_loop_update(deps: Deps, done: Sequence[_Done]) -> ToolsState:
     return end
 
 
-def _plan_mode_slice(state: ToolsState) -> PlanMode:
+def _plan_mode_from_state(state: ToolsState) -> PlanMode:
     return {
         "approval_mode": state["approval_mode"],
         "plan_phase": state.get("plan_phase", ""),
@@ -258,7 +258,7 @@ def make_decide_sends(state: ToolsState) -> Sequence[DecideSend]:
     return [{"message": state["message"], "index": i, "approval_mode": mode} for i in chosen]
 
 
-def has_effects(state: ToolsState) -> bool:
+def is_group_effectful(state: ToolsState) -> bool:
     """Return whether the group has effects, which a resumed run finds by their decision: that is stored before them, as
     an edit already made wouldn't match again.
     """
@@ -289,7 +289,7 @@ def update_refusals(before: Refusals, batch: Sequence[_Done], risk_of: Callable[
     worked = {risk_of(call.name) for call, result in batch if _has_succeeded(result)}
     after = {kind: _settle_compensated_refusal(kind, refused, worked) for kind, refused in before.items()}
     for call, result in batch:
-        for kind, found in _refusals_of_result(call, result, risk_of(call.name)):
+        for kind, found in _refusals_in_result(call, result, risk_of(call.name)):
             earlier = after.pop(kind, None)  # keeps the newest last
             chosen = found["who"] == "person" and not worked.isdisjoint({*EFFECTS, kind})
             after[kind] = _combine_refusals(earlier, {**found, "open": found["open"] and not chosen})
@@ -315,16 +315,16 @@ def _has_succeeded(result: ToolResult) -> bool:
     return result.status == "success" and ended == (0, None)
 
 
-def _refusals_of_result(call: CallView, result: ToolResult, kind: str) -> Iterator[tuple[str, Refused]]:
+def _refusals_in_result(call: CallView, result: ToolResult, kind: str) -> Iterator[tuple[str, Refused]]:
     """The call's own refusal, or those of its sub-agent."""
     inside = result.meta.get("refused")
     if isinstance(inside, dict):
         yield from cast(Refusals, inside).items()
     elif who := _WHO.get((result.error or {}).get("type", "")):
-        yield kind, _refusal_of_call(call, result, who, kind)
+        yield kind, _make_refusal(call, result, who, kind)
 
 
-def _refusal_of_call(call: CallView, result: ToolResult, who: str, kind: str) -> Refused:
+def _make_refusal(call: CallView, result: ToolResult, who: str, kind: str) -> Refused:
     meta = result.meta
     by = meta.get("rule") or meta.get("by") or meta.get("hook") or ""
     why = meta.get("why") if "why" in meta else (result.error or {}).get("message")
@@ -333,9 +333,9 @@ def _refusal_of_call(call: CallView, result: ToolResult, who: str, kind: str) ->
     return {"tool": call.name, "who": who, "by": str(by), "reason": reason, "times": 1, "open": needed}
 
 
-def ended_processes_note(deps: Deps, since: int) -> tuple[list[Message], int]:
+def build_ended_processes_note(deps: Deps, since_epoch: int) -> tuple[list[Message], int]:
     """The note, if there is news, and the drive up to which everything has been reported."""
-    ended, epoch = deps.journal.list_ended_background_commands(since)
+    ended, epoch = deps.journal.list_ended_background_commands(since_epoch)
     if not ended:
         return [], epoch
     processes = "\n".join(f"- {call.args.get('command', call.name)}" for call in ended)

@@ -15,17 +15,17 @@ from interlock.nodes.tools_results import (
     CALL,
     MODES,
     WITHOUT_RUN,
-    answer_call_without_run,
-    earlier_calls,
+    answer_call_without_running,
+    build_tool_result_event,
     format_hook_names,
     load_deps_key_and_call,
-    mode_refusal,
+    load_earlier_calls,
+    mode_refusal_result,
     policy_decision_record,
     record_argument_change,
     record_call_decision,
     record_hook_decision,
     record_result_for_model,
-    result_event,
     shorten_hook_reason,
 )
 from interlock.prompts import load_prompt, render_prompt
@@ -68,10 +68,10 @@ def route_by_protocol(state: ToolsState) -> Literal["native", "xml", "json"]:
 @node(reads=("head",), writes=("head",))
 async def parse_xml(state: ToolsState, runtime: Runtime[Deps]) -> ToolsState:
     """Read calls from the tags in a message that was passed in; those of an answer were read as it streamed."""
-    return _parse_calls_with(state, runtime, _parse_json_or_tag_calls)
+    return _append_parsed_calls(state, runtime, _parse_json_or_tag_calls)
 
 
-def _parse_calls_with(state: ToolsState, runtime: Runtime[Deps], reader: _Reader) -> ToolsState:
+def _append_parsed_calls(state: ToolsState, runtime: Runtime[Deps], reader: _Reader) -> ToolsState:
     """Read the calls of a message that has none yet."""
     deps = runtime.context
     message = deps.transcript.read_message(state["head"])
@@ -79,7 +79,9 @@ def _parse_calls_with(state: ToolsState, runtime: Runtime[Deps], reader: _Reader
         return {}
     text, found = reader(message.text, deps.toolset.declare_tools())
     calls = [ToolCall(id=f"0.{i}", name=name, args=args) for i, (name, args) in enumerate(found)]
-    read = normalize_call_arguments(message.model_copy(update={"content": text, "tool_calls": tuple(calls)}))
+    read = normalize_call_argument_names(
+        message.model_copy(update={"content": text, "tool_calls": tuple(calls)})
+    )
     return {"head": deps.transcript.append(state["head"], [read])}
 
 
@@ -107,7 +109,7 @@ async def parse(state: ToolsState, runtime: Runtime[Deps]) -> ToolsState:
     """
     deps = runtime.context
     found: ToolsState = (
-        _parse_calls_with(state, runtime, split_json_calls) if state.get("protocol") == "json" else {}
+        _append_parsed_calls(state, runtime, split_json_calls) if state.get("protocol") == "json" else {}
     )
     head = found.get("head", state["head"])
     message = deps.transcript.read_message(head)
@@ -125,7 +127,7 @@ async def parse(state: ToolsState, runtime: Runtime[Deps]) -> ToolsState:
     return parsed
 
 
-def normalize_call_arguments(message: Message) -> Message:
+def normalize_call_argument_names(message: Message) -> Message:
     """The message's calls with the tools' own argument names."""
     calls = (
         c.model_copy(update={"args": normalize_argument_names(c.name, c.args)}) for c in message.tool_calls
@@ -147,7 +149,7 @@ def _answer_withheld_call(index: int, why: str, state: ToolsState, runtime: Runt
         case _:
             result = error_result("not_executed", render_prompt("task_loop/second_call"))
     deps.journal.record_result(key, call, result)
-    runtime.stream_writer(result_event(deps, key, ""))
+    runtime.stream_writer(build_tool_result_event(deps, key, ""))
     return {"word": "answered", "attempt": 1}
 
 
@@ -177,7 +179,7 @@ async def resolve(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
     if by_names and not await _is_denied_under_original_name(deps, call, state):
         named = await resolve_named_mcp_call(deps, call)
         if isinstance(named, ToolResult):
-            return {**_FRESH, **answer_call_without_run(deps, state, call, named, "unknown")}
+            return {**_FRESH, **answer_call_without_running(deps, state, call, named, "unknown")}
         deps.journal.record_changed_arguments(key.next_attempt, named)
         record_argument_change(runtime, key, "program", 2, call.name, "it is the server's own tool")
         return {**_FRESH, "label": "known", "attempt": 2}
@@ -186,7 +188,7 @@ async def resolve(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
     near = deps.toolset.nearest_tool_names(call.name)
     hint = f" Did you mean {', '.join(map(repr, near))}?" if near else ""
     unknown = error_result("tool_not_registered", f"No tool {call.name!r}.{hint}")
-    return {**_FRESH, **answer_call_without_run(deps, state, call, unknown, "unknown")}
+    return {**_FRESH, **answer_call_without_running(deps, state, call, unknown, "unknown")}
 
 
 async def _is_denied_under_original_name(deps: Deps, call: CallView, state: DecideState) -> bool:
@@ -221,7 +223,9 @@ async def validate(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
     problem = deps.toolset.find_call_problem(call)
     if problem is None:
         return {"label": "in a mode" if state.get("mode") else "valid"}
-    return answer_call_without_run(deps, state, call, error_result("invalid_tool_params", problem), "invalid")
+    return answer_call_without_running(
+        deps, state, call, error_result("invalid_tool_params", problem), "invalid"
+    )
 
 
 @node(
@@ -234,10 +238,10 @@ async def validate(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
 async def check_mode(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
     """Refuse tools and files that the mode of work doesn't have."""
     deps, _, call = load_deps_key_and_call(state, runtime)
-    refusal = mode_refusal(deps, state.get("mode", ""), call)
+    refusal = mode_refusal_result(deps, state.get("mode", ""), call)
     if refusal is None:
         return {"label": "allowed"}
-    return answer_call_without_run(deps, state, call, refusal, "restricted")
+    return answer_call_without_running(deps, state, call, refusal, "restricted")
 
 
 @node(
@@ -260,7 +264,7 @@ async def check_policy(state: DecideState, runtime: Runtime[Deps]) -> DecideStat
         why = verdict.deny_message or verdict.reason
         text = load_prompt("run/call_denied").render(tool=call.name, reason=why)
         denied = error_result("policy_violation", text, rule=verdict.rule, why=why)
-        return answer_call_without_run(deps, state, call, denied, "deny")
+        return answer_call_without_running(deps, state, call, denied, "deny")
     # A person approved these arguments by writing them.
     must_ask = (verdict.decision == "ask" or bool(state.get("hook_reason"))) and not state["by_person"]
     if info.name == EDIT_TOOL and not state["by_person"] and await _should_correct_edit(deps, state, call):
@@ -279,7 +283,7 @@ async def check_policy(state: DecideState, runtime: Runtime[Deps]) -> DecideStat
 
 async def _should_correct_edit(deps: Deps, state: DecideState, call: CallView) -> bool:
     """Whether the old string isn't in the file and no correction has been tried yet."""
-    earlier = earlier_calls(deps, state["message"], state["index"])
+    earlier = load_earlier_calls(deps, state["message"], state["index"])
     if state.get("edit_status") or not can_trust_previews(deps, earlier):
         return False
     return (await deps.toolset.preview_call(call, earlier)).code == "no_occurrence"
@@ -309,9 +313,9 @@ async def take_edit(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
     if state["edit_status"] == "already_applied":
         text = load_prompt("run/edit_already_there").render(explanation=state.get("explanation") or "")
         done = ToolResult(status="success", content=text)
-        return answer_call_without_run(deps, state, call, done, "answered", *WITHOUT_RUN)
+        return answer_call_without_running(deps, state, call, done, "answered", *WITHOUT_RUN)
     failed = error_result(state["error"]["code"], state["error"]["message"])
-    return answer_call_without_run(deps, state, call, failed, "answered")
+    return answer_call_without_running(deps, state, call, failed, "answered")
 
 
 @hook_node(
@@ -328,8 +332,8 @@ async def before_tool(state: DecideState, runtime: Runtime[Deps]) -> DecideState
     if outcome.stop is not None or outcome.decision == "block":
         record_hook_decision(runtime, key, "BeforeTool", outcome)
         label = "blocked" if outcome.stop is None else "stopped"
-        return answer_call_without_run(deps, state, call, _hook_refusal_result(outcome), label)
-    amended = _amend_arguments_by_hook(deps, key, call, outcome)
+        return answer_call_without_running(deps, state, call, _hook_refusal_result(outcome), label)
+    amended = _record_arguments_from_hook(deps, key, call, outcome)
     record_hook_decision(runtime, key, "BeforeTool", outcome, amended.attempt if amended else 0)
     # Writing the arguments is approval by a person, but not if a hook changed them afterwards.
     by_person = state["by_person"] and amended is None
@@ -357,7 +361,7 @@ def _hook_refusal_result(outcome: HookOutcome) -> ToolResult:
     return result.model_copy(update={"stop": outcome.stop and why})
 
 
-def _amend_arguments_by_hook(
+def _record_arguments_from_hook(
     deps: Deps, key: CallKey, call: CallView, outcome: HookOutcome
 ) -> CallKey | None:
     """The attempt with a hook's arguments; None: unchanged."""
@@ -372,7 +376,7 @@ def _amend_arguments_by_hook(
 async def respond_undone(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
     """A cancel is passed on: it ends all remaining calls of the batch."""
     key = call_key_from_state(state)
-    record = record_result_for_model(runtime.context, key, by_hook=state.get("by_hook", False))
-    runtime.stream_writer(result_event(runtime.context, key, record))
+    record = record_result_for_model(runtime.context, key, args_changed_by_hook=state.get("by_hook", False))
+    runtime.stream_writer(build_tool_result_event(runtime.context, key, record))
     word = "cancel" if state["label"] == "cancel" else "answered"
     return {"decided": {str(key.index): {"word": word, "attempt": key.attempt, "record": record}}}

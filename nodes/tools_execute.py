@@ -17,14 +17,14 @@ from interlock.nodes.tools_results import (
     CALL,
     EXECUTED,
     MODES,
-    call_status_after,
+    build_tool_result_event,
+    call_status_after_events,
     load_deps_key_and_call,
     load_filled_forms,
-    mode_refusal,
+    mode_refusal_result,
     record_hook_decision,
     record_result_for_model,
     require_recorded_result,
-    result_event,
     shorten_hook_reason,
     should_fire_after_tool_hooks,
 )
@@ -62,21 +62,23 @@ async def run_tool(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState:
     info = require_tool_info(deps, call)
     row = deps.journal.find_row(key, call)
     if row is not None and row.state == "done" and row.result is not None:
-        await deps.snapshots.snapshot_after(key)  # a kill may have prevented it
-        return _executed_update(state, row.result, is_output_too_long(deps, call, row.result))
+        await deps.snapshots.snapshot_after_call(key)  # a kill may have prevented it
+        return _update_after_execution(state, row.result, is_output_too_long(deps, call, row.result))
     if row is not None and row.state == "intent" and not _can_rerun(deps, info, row):
         return {"label": "unknown outcome", "cause": ""}
     result = await _refusal_before_run(deps, state, call) if row is None or row.state == "scheduled" else None
     if result is None:
         started = time.monotonic()
         left = max(agent_seconds_left(runtime, state["agent"]), _LEAST_S) if state.get("agent") else None
-        runtime.stream_writer(_start_event(deps, key, call))
+        runtime.stream_writer(_build_tool_start_event(deps, key, call))
         (shown, reach), filled = (
-            _approved_preview_and_reach(deps, state, info, call),
+            _approved_preview_and_private_reach(deps, state, info, call),
             load_filled_forms(deps, state),
         )
         run = ToolRun(key, call, runtime.stream_writer, left, given=filled, shown=shown, reach=reach)
-        result = await _journal_intent_and_run(runtime, info, run, row, was_asked=bool(state["approval"]))
+        result = await _journal_intent_and_run(
+            runtime, info, run, row, person_was_asked=bool(state["approval"])
+        )
         if info.effect != "none" and (result.error or {}).get("type") == "unknown_outcome":
             # No result is known: the intent stays open, and a person is asked.
             return {"label": "unknown outcome", "cause": result.content[:_CAUSE]}
@@ -84,23 +86,23 @@ async def run_tool(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState:
         result = result.model_copy(update={"meta": meta})
     deps.journal.record_result(key, call, result)
     written = info.effect == "file" and result.status == "success"
-    await deps.snapshots.snapshot_after(key, str(result.meta.get("path", "")) if written else "")
-    return _executed_update(state, result, is_output_too_long(deps, call, result))
+    await deps.snapshots.snapshot_after_call(key, str(result.meta.get("path", "")) if written else "")
+    return _update_after_execution(state, result, is_output_too_long(deps, call, result))
 
 
-def _start_event(deps: Deps, key: CallKey, call: CallView) -> ToolStart:
+def _build_tool_start_event(deps: Deps, key: CallKey, call: CallView) -> ToolStart:
     changed = call.args if key.attempt > 1 else None
     return ToolStart(
         tool_name=call.name, tool_id=call.id, summary=deps.toolset.summarize_call(call), parameters=changed
     )
 
 
-def _approved_preview_and_reach(
+def _approved_preview_and_private_reach(
     deps: Deps, state: ExecuteState, info: ToolInfo, call: CallView
 ) -> tuple[str, Reach]:
     """The approved preview, and which private addresses may be reached. The preview is empty if the person changed the
     arguments: they didn't see the new one, and approved what they wrote."""
-    reach = deps.policy.allowed_network_reach(
+    reach = deps.policy.allowed_private_network_reach(
         call, info.risk, effective_approval_mode(deps, info.risk, state)
     )
     if not state["approval"]:
@@ -112,11 +114,11 @@ def _approved_preview_and_reach(
 
 
 async def _journal_intent_and_run(
-    runtime: Runtime[Deps], info: ToolInfo, run: ToolRun, row: JournalRow | None, was_asked: bool
+    runtime: Runtime[Deps], info: ToolInfo, run: ToolRun, row: JournalRow | None, person_was_asked: bool
 ) -> ToolResult:
     """Journal the intent before any effect. File writes always complete, as a thread can't be cancelled.
 
-    Calls a person was `was_asked` about count as changes; other shell lines only if not known to just read.
+    Calls a person was `person_was_asked` about count as changes; other shell lines only if not known to just read.
     """
     deps = runtime.context
     if info.effect == "none":
@@ -134,9 +136,9 @@ async def _journal_intent_and_run(
                 deps.steps.record_reason(
                     require_task_id(runtime, "A match"), f"{run.call.name}: {planned.how}"
                 )
-        changes = was_asked or info.effect == "file"
+        changes = person_was_asked or info.effect == "file"
         if changes or not await asyncio.to_thread(deps.policy.is_read_only_command, run.call):
-            await deps.snapshots.snapshot_before(run.key)
+            await deps.snapshots.snapshot_before_call(run.key)
         deps.journal.record_intent(run.key, run.call, planned)
     work = deps.toolset.run_call(replace(run, planned=planned))
     return await (await_despite_cancel(work) if info.effect == "file" else work)
@@ -165,7 +167,7 @@ async def _refusal_before_run(deps: Deps, state: ExecuteState, call: CallView) -
 
     `docs/internals.md#requests-and-decisions`.
     """
-    if restricted := mode_refusal(deps, state.get("mode", ""), call):
+    if restricted := mode_refusal_result(deps, state.get("mode", ""), call):
         return restricted  # a link or the modes themselves may have changed since the decision
     if not state["approval"]:
         return await _refusal_by_current_rules(deps, state, call)
@@ -196,11 +198,13 @@ async def _refusal_by_current_rules(deps: Deps, state: ExecuteState, call: CallV
     return error_result("stale_decision", load_prompt("run/call_no_longer_allowed").render(reason=now.reason))
 
 
-def _executed_update(state: ExecuteState, result: ToolResult, is_long: bool) -> ExecuteState:
+def _update_after_execution(state: ExecuteState, result: ToolResult, is_long: bool) -> ExecuteState:
     if (result.error or {}).get("type") == INPUT_WANTED:
         return {"label": "input wanted"}
     event = {"success": "succeed", "error": "fail", "cancelled": "cancel"}[result.status]
-    ended: ExecuteState = {"status": call_status_after(state.get("status", "scheduled"), "execute", event)}
+    ended: ExecuteState = {
+        "status": call_status_after_events(state.get("status", "scheduled"), "execute", event)
+    }
     hooks = should_fire_after_tool_hooks({**state, **ended})
     return {**ended, "label": "hooks" if hooks else "long output" if is_long else "done"}
 
@@ -253,11 +257,11 @@ async def respond(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState:
         runtime.context,
         key,
         state.get("shortened", ""),
-        by_hook=state.get("by_hook", False),
+        args_changed_by_hook=state.get("by_hook", False),
         notes=state.get("hook_notes", ""),
         stop=stop,
     )
-    runtime.stream_writer(result_event(runtime.context, key, record))
+    runtime.stream_writer(build_tool_result_event(runtime.context, key, record))
     word = "stop" if stop else "done"
     return {"finished": {str(key.index): {"word": word, "attempt": key.attempt, "record": record}}}
 

@@ -21,7 +21,7 @@ from interlock.nodes.requests import (
 from interlock.nodes.tools_results import (
     CALL,
     EXECUTED,
-    call_status_after,
+    call_status_after_events,
     load_deps_key_and_call,
     load_filled_forms,
     record_person_decision,
@@ -85,7 +85,7 @@ async def take_answer(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteSta
     record_person_decision(runtime, key, state["approval"], answer)
     if answer.choice == "reject":  # an unanswered question has no result for hooks
         deps.journal.record_result(key, call, rejection_result(answer))
-        return {"label": "done", "status": call_status_after("scheduled", "execute", "fail")}
+        return {"label": "done", "status": call_status_after_events("scheduled", "execute", "fail")}
     result = ToolResult(status="success", content=answer.text or "", meta=_mode_switch_meta(request, answer))
     deps.journal.record_result(key, call, result)
     return _ended_call_update(state, "succeed", "done")
@@ -102,7 +102,7 @@ def _mode_switch_meta(request: ApprovalRequest, answer: Answer) -> dict[str, Jso
 
 def _ended_call_update(state: ExecuteState, event: str, label_without_hooks: str) -> ExecuteState:
     """The call has ended: continue with the hooks on its result or, without any, with `label_without_hooks`."""
-    over: ExecuteState = {"status": call_status_after("scheduled", "execute", event)}
+    over: ExecuteState = {"status": call_status_after_events("scheduled", "execute", event)}
     return {
         **over,
         "label": "hooks" if should_fire_after_tool_hooks({**state, **over}) else label_without_hooks,
@@ -274,7 +274,7 @@ async def apply_outcome(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteS
     record_person_decision(runtime, key, state["approval"], answer, key.next_attempt.attempt if redo else 0)
     text = load_prompt("run/call_unknown_outcome").render(cause=state.get("cause") or _KILLED)
     deps.journal.record_result(key, call, error_result("unknown_outcome", text))
-    await deps.snapshots.snapshot_after(key)
+    await deps.snapshots.snapshot_after_call(key)
     if redo:
         deps.journal.record_changed_arguments(key.next_attempt, call)
         if not has_server_changed(deps, request):
@@ -282,7 +282,11 @@ async def apply_outcome(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteS
             return {**again, "label": "redo", "attempt": key.next_attempt.attempt}
         deps.journal.record_result(key.next_attempt, call, server_changed_result(request))
     attempt = key.next_attempt.attempt if redo else key.attempt
-    return {"label": "skip", "attempt": attempt, "status": call_status_after("scheduled", "execute", "fail")}
+    return {
+        "label": "skip",
+        "attempt": attempt,
+        "status": call_status_after_events("scheduled", "execute", "fail"),
+    }
 
 
 @node(
@@ -310,7 +314,7 @@ async def ask_input(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState
         f"answer{several}. The call failed without, and is then made again{twice}. Reject to leave it.",
         preview="",
         choices=("proceed_once", "reject"),
-        questions=form_questions(form),
+        questions=questions_from_form(form),
         note=state.get("input_problem") or None,
     )
     return {**write_request_and_route(runtime, state, request), "asks": asks}
@@ -338,7 +342,7 @@ async def take_input(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteStat
         return {
             "label": "rejected",
             "attempt": again,
-            "status": call_status_after("scheduled", "execute", "fail"),
+            "status": call_status_after_events("scheduled", "execute", "fail"),
         }
     form = Form.model_validate(require_recorded_result(deps.journal, key).meta["form"])
     values = parse_form_answer(form, request.questions, answer.text or "")
@@ -363,14 +367,16 @@ _LEFT_OUT = "-"
 _YES = {"yes": True, "y": True, "true": True, "1": True, "no": False, "n": False, "false": False, "0": False}
 
 
-def form_questions(form: Form) -> tuple[dict[str, JsonValue], ...]:
+def questions_from_form(form: Form) -> tuple[dict[str, JsonValue], ...]:
     """The form as `ask_user` questions; the first includes the form's message."""
     about = make_visible(form.message) + (f"\n{make_visible(form.url)}" if form.url else "")
     if not form.fields:
         return ({"question": about, "options": ["yes"]},)
     found: list[dict[str, JsonValue]] = []
     for name, field in form.fields.items():
-        text = "\n".join([*([] if found else [about]), _field_question(name, field, name in form.needed)])
+        text = "\n".join(
+            [*([] if found else [about]), _format_field_question(name, field, name in form.needed)]
+        )
         options = [
             {"label": make_visible(str(v)), "description": make_visible(t)} for v, t in _field_options(field)
         ]
@@ -385,7 +391,7 @@ def parse_form_answer(
 
     `text`: a JSON object, or a single value, or several, each below its question, as entered at a terminal.
     """
-    fields = _answers_by_field(form, questions, text.strip())
+    fields = _parse_answers_by_field(form, questions, text.strip())
     if isinstance(fields, str):
         return fields
     values: dict[str, JsonValue] = {}
@@ -404,7 +410,7 @@ def parse_form_answer(
     return values
 
 
-def _field_question(name: str, field: Mapping[str, JsonValue], required: bool) -> str:
+def _format_field_question(name: str, field: Mapping[str, JsonValue], required: bool) -> str:
     label, about = field.get("title") or name, field.get("description")
     kind = "" if _field_options(field) else f"{field.get('type', 'string')}, "
     default = f", default {field['default']}" if "default" in field else ""
@@ -430,7 +436,7 @@ def _field_options(field: Mapping[str, Any]) -> list[tuple[JsonValue, str]]:
     return [(e["const"], str(e.get("title", ""))) for e in known]
 
 
-def _answers_by_field(
+def _parse_answers_by_field(
     form: Form, questions: Sequence[Mapping[str, JsonValue]], text: str
 ) -> Mapping[str, JsonValue] | str:
     names = [*form.fields]
@@ -457,12 +463,12 @@ def _convert_field_value(field: Mapping[str, JsonValue], value: JsonValue) -> Js
     """The value converted to the field's type; None: invalid."""
     if field.get("type") == "array":
         items = value if isinstance(value, list) else [part.strip() for part in str(value).split(",")]
-        chosen = [_match_option(field, item) for item in items]
+        chosen = [_find_matching_option(field, item) for item in items]
         return None if None in chosen else chosen
     if field.get("type") == "boolean":
         return value if isinstance(value, bool) else _YES.get(str(value).lower())
     if _field_options(field):
-        return _match_option(field, value)
+        return _find_matching_option(field, value)
     if field.get("type") in ("integer", "number"):
         if isinstance(value, bool):
             return None
@@ -473,6 +479,6 @@ def _convert_field_value(field: Mapping[str, JsonValue], value: JsonValue) -> Js
     return value if isinstance(value, str) else str(value)
 
 
-def _match_option(field: Mapping[str, JsonValue], value: JsonValue) -> JsonValue:
+def _find_matching_option(field: Mapping[str, JsonValue], value: JsonValue) -> JsonValue:
     words = str(value).lower()
     return next((v for v, name in _field_options(field) if words in (str(v).lower(), name.lower())), None)

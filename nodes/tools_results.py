@@ -40,7 +40,7 @@ def load_deps_key_and_call(state: OneCall, runtime: Runtime[Deps]) -> tuple[Deps
     return deps, key, deps.journal.read_call(key)
 
 
-def earlier_calls(deps: Deps, message: str, index: int) -> list[CallView]:
+def load_earlier_calls(deps: Deps, message: str, index: int) -> list[CallView]:
     """The preceding calls of the batch; an edit's preview builds on their results."""
     return [deps.journal.read_call(CallKey(message=message, index=i)) for i in range(index)]
 
@@ -55,19 +55,19 @@ WITHOUT_RUN = ("schedule", "execute", "succeed")
 """Events of a call that has succeeded without being run."""
 
 
-def call_status_after(status: str, *events: str) -> str:
+def call_status_after_events(status: str, *events: str) -> str:
     """The call's status after these events (`ToolCallChart`)."""
     for event in events:
         status = next_state(ToolCallChart, status, event)
     return status
 
 
-def answer_call_without_run(
+def answer_call_without_running(
     deps: Deps, state: DecideState, call: CallView, result: ToolResult, label: str, *events: str
 ) -> DecideState:
     """Journal the result of a call that isn't run, and return its node's update. Without events the call has failed."""
     deps.journal.record_result(call_key_from_state(state), call, result)
-    status = call_status_after(state.get("status", "validating"), *(events or ("fail",)))
+    status = call_status_after_events(state.get("status", "validating"), *(events or ("fail",)))
     return {"label": label, "status": status}
 
 
@@ -98,7 +98,7 @@ def result_for_model(transcript: Transcript, record: str, result: ToolResult) ->
     return result.model_copy(update=update)
 
 
-def result_event(deps: Deps, key: CallKey, record: str) -> ToolResultEvent:
+def build_tool_result_event(deps: Deps, key: CallKey, record: str) -> ToolResultEvent:
     """The event shown to people: long outputs in full, but a blocked one as the model has it."""
     call, raw = deps.journal.read_call(key), require_recorded_result(deps.journal, key)
     sent = result_for_model(deps.transcript, record, raw)
@@ -127,7 +127,7 @@ def should_fire_after_tool_hooks(state: CallResult) -> bool:
     return is_hooked(state, "AfterTool") and state.get("status") != "cancelled"
 
 
-def mode_refusal(deps: Deps, mode: str, call: CallView) -> ToolResult | None:
+def mode_refusal_result(deps: Deps, mode: str, call: CallView) -> ToolResult | None:
     """The answer to a call the mode of work forbids; None: it doesn't. `call` is valid."""
     info = deps.toolset.find_tool_info(call.name)
     if not mode or info is None:
@@ -212,13 +212,19 @@ def record_hook_decision(
 
 
 def record_result_for_model(
-    deps: Deps, key: CallKey, replacement: str = "", *, by_hook: bool = False, notes: str = "", stop: str = ""
+    deps: Deps,
+    key: CallKey,
+    replacement: str = "",
+    *,
+    args_changed_by_hook: bool = False,
+    notes: str = "",
+    stop: str = "",
 ) -> str:
     """Chain record with the result, or what replaces it (`replacement`), plus additions; empty: the plain result.
 
     `replacement` and `notes` are records. `stop`, why the run must end, goes into the record before it.
     """
-    extra = [load_prompt("run/args_changed_by_hook").render()] if by_hook else []
+    extra = [load_prompt("run/args_changed_by_hook").render()] if args_changed_by_hook else []
     extra += [deps.transcript.read_message(notes).text] if notes else []
     if not extra:
         return replacement

@@ -149,7 +149,7 @@ class _OutputAges:
         self.older: list[int] = []
         """Indices of the older outputs that can go."""
 
-    def add(self, message: Message) -> None:
+    def add_message(self, message: Message) -> None:
         if message.role == "assistant":
             self.unseen = self.count
         elif message.role == "tool":
@@ -166,15 +166,16 @@ class _OutputAges:
                 self.older.append(index)
 
 
-_outputs = IncrementalScan(_OutputAges, _OutputAges.add)
+_outputs = IncrementalScan(_OutputAges, _OutputAges.add_message)
 
 
-def maskable_output_indices(messages: Sequence[Message], owner: object = None) -> list[int]:
+def maskable_output_indices(messages: Sequence[Message], cache_owner: object = None) -> list[int]:
     """Indices of the outputs beyond the newest 50,000 tokens, oldest first.
 
-    The one crossing the line counts as older. Outputs no model has seen yet never do. `owner`: see `IncrementalScan`.
+    The one crossing the line counts as older. Outputs no model has seen yet never do. `cache_owner`: see
+    `IncrementalScan`.
     """
-    outputs = _outputs(messages, owner)
+    outputs = _outputs(messages, cache_owner)
     outputs.move_older_outputs(messages)
     return [*outputs.older]
 
@@ -242,11 +243,11 @@ async def build_turn_request(state: TurnState, deps: Deps) -> TurnRequest:
     return TurnRequest(curate_history(history, deps.transcript), model, temperature, tools, withheld)
 
 
-def request_for_hooks(request: TurnRequest) -> dict[str, JsonValue]:
+def format_request_for_hooks(request: TurnRequest) -> dict[str, JsonValue]:
     """The request as hooks see it, without bytes of images and files; the temperature only if not the default."""
     shown: dict[str, JsonValue] = {
         "model": request.model,
-        "messages": [*map(message_for_hooks, request.messages)],
+        "messages": [*map(format_message_for_hooks, request.messages)],
         "tools": [t.name for t in request.tools],
     }
     if request.temperature is not None:
@@ -254,26 +255,29 @@ def request_for_hooks(request: TurnRequest) -> dict[str, JsonValue]:
     return shown
 
 
-def message_for_hooks(message: Message) -> dict[str, JsonValue]:
+def format_message_for_hooks(message: Message) -> dict[str, JsonValue]:
     """`content` is the text, or a list of parts if there is more than text."""
-    shown: dict[str, JsonValue] = {"role": _ROLES[message.role], "content": _content_for_hooks(message)}
+    shown: dict[str, JsonValue] = {
+        "role": _ROLES[message.role],
+        "content": _format_content_for_hooks(message),
+    }
     if message.tool_calls:
-        shown["tool_calls"] = [_call_for_hooks(c) for c in message.tool_calls]
+        shown["tool_calls"] = [_format_call_for_hooks(c) for c in message.tool_calls]
     if message.role == "tool":
         shown |= {"tool_call_id": message.tool_call_id, "name": message.name}
     return shown
 
 
-def answer_for_hooks(message: Message, finish_reason: str) -> dict[str, JsonValue]:
+def format_answer_for_hooks(message: Message, finish_reason: str) -> dict[str, JsonValue]:
     content: JsonValue = {"role": "model", "parts": [message.text] if message.text else []}
     candidate: JsonValue = {"content": content, "finishReason": finish_reason.upper()}
     shown: dict[str, JsonValue] = {"text": message.text, "candidates": [candidate]}
     if message.tool_calls:
-        shown["tool_calls"] = [_call_for_hooks(c) for c in message.tool_calls]
+        shown["tool_calls"] = [_format_call_for_hooks(c) for c in message.tool_calls]
     return shown
 
 
-def _content_for_hooks(message: Message) -> JsonValue:
+def _format_content_for_hooks(message: Message) -> JsonValue:
     if isinstance(message.content, str) or not any(isinstance(p, DataPart) for p in message.content):
         return message.text
     return [
@@ -284,7 +288,7 @@ def _content_for_hooks(message: Message) -> JsonValue:
     ]
 
 
-def _call_for_hooks(call: ToolCall) -> JsonValue:
+def _format_call_for_hooks(call: ToolCall) -> JsonValue:
     return {"id": call.id, "name": call.name, "args": call.args}
 
 
@@ -298,7 +302,7 @@ def read_hook_field(field_type: type[M], output: Mapping[str, JsonValue], field:
         raise BadChangeError(": ".join(first_validation_error(error, field))) from error
 
 
-def hook_answer_text(event: HookEvent, outcome: HookOutcome, runtime: Runtime[Deps]) -> str:
+def read_hook_answer_text(event: HookEvent, outcome: HookOutcome, runtime: Runtime[Deps]) -> str:
     """The text of `llm_response`; empty if none is usable, which is reported to people."""
     try:
         answer = read_hook_field(_Answer, outcome.output, "llm_response")
@@ -322,13 +326,13 @@ def apply_message_changes(items: Sequence[Mapping[str, Any]], sent: Sequence[Mes
     Unchanged messages keep their record. Texts may change, and messages of text may be added or removed; calls and
     their results keep what belongs to them (arguments, signatures, ids), and can only be removed together.
     """
-    shown = [(message_for_hooks(m), m) for m in sent]
-    messages = [_changed_message(i, item, shown) for i, item in enumerate(items)]
+    shown = [(format_message_for_hooks(m), m) for m in sent]
+    messages = [_message_from_hook_item(i, item, shown) for i, item in enumerate(items)]
     _check_message_order(messages)
     return messages
 
 
-def _changed_message(index: int, item: Mapping[str, Any], shown: _Shown) -> Message:
+def _message_from_hook_item(index: int, item: Mapping[str, Any], shown: _Shown) -> Message:
     if index < len(shown) and shown[index][0] == item:
         return shown[index][1]
     if found := next((message for as_shown, message in shown if as_shown == item), None):

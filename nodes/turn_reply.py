@@ -6,7 +6,7 @@ from typing import cast
 
 from langgraph.runtime import Runtime
 
-from interlock.nodes.hooks import fire_hooks, hook_node, prompt_end_update
+from interlock.nodes.hooks import end_prompt_if_hook_refuses, fire_hooks, hook_node
 from interlock.nodes.loop_detectors import (
     StreamDetector,
     append_call_key,
@@ -18,10 +18,10 @@ from interlock.nodes.loop_detectors import (
 )
 from interlock.nodes.turn_messages import (
     REQUEST,
-    answer_for_hooks,
     build_turn_request,
-    hook_answer_text,
-    request_for_hooks,
+    format_answer_for_hooks,
+    format_request_for_hooks,
+    read_hook_answer_text,
 )
 from interlock.prompts import load_prompt
 from interlock.state.deps import Deps, RunInfo, Transcript
@@ -63,7 +63,7 @@ class StreamWatch:
             self._stream.feed(text)
             self._stream.begin_reply()
 
-    def watch_delta(self, item: TextDelta | ThoughtDelta) -> str | None:
+    def find_loop_in_delta(self, item: TextDelta | ThoughtDelta) -> str | None:
         """Process a piece; returns `KIND: DETAIL` once the reply repeats itself or runs on."""
         found = self._stream.feed(item.text, isinstance(item, ThoughtDelta))
         return ": ".join(found) if found else None
@@ -178,7 +178,7 @@ async def _stream_reply(state: TurnState, runtime: Runtime[Deps]) -> tuple[Reply
         temperature=request.temperature,
         attempts=1,
         failures=retry["failures"] if retry else 0,
-        watch=watch.watch_delta,
+        watch=watch.find_loop_in_delta,
     )
     held, reply = is_hooked(state, "AfterModel"), None
     async for item in deps.models.stream(call, runtime.stream_writer):
@@ -197,8 +197,8 @@ def _delta_event(item: TextDelta | ThoughtDelta) -> Event:
     return Thought(content=item.text)
 
 
-def _timeout_update(left_s: float | None) -> TurnState:
-    message = f"The answer took longer than the {left_s:.1f} s that were left."
+def _timeout_update(time_left_s: float | None) -> TurnState:
+    message = f"The answer took longer than the {time_left_s:.1f} s that were left."
     return {"error": {"type": "timeout", "message": message}, "failed_model": ""}
 
 
@@ -307,7 +307,7 @@ async def wait_retry(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     if delay_s > retry["delay_s"] - _UNNOTICED_S:
         delay_s = retry["delay_s"]
     steps.record_reason(task, f"attempt {attempt} after {delay_s:.3g} s: {retry['reason']}")
-    steps.commit()  # before it is told: after a kill, what was shown is in the record
+    steps.commit_progress()  # before it is told: after a kill, what was shown is in the record
     runtime.stream_writer(Retry(reason=retry["reason"], delay_s=round(delay_s, 3), attempt=attempt))
     await asyncio.sleep(delay_s)
     return {"label": "again"}
@@ -318,11 +318,11 @@ def _failed_reply_update(status: str, kind: str, message: str) -> TurnState:
     return {"label": label, "turn_status": status, "error": {"type": kind, "message": message}}
 
 
-def _reply_problem(message: Message, reason: str, answers_tool: bool) -> str:
+def _reply_problem(message: Message, finish_reason: str, answers_tool: bool) -> str:
     """Why the answer is unusable; empty: it is usable (`docs/internals.md#a-usable-answer`)."""
     if message.tool_calls:
         return ""
-    if not reason:
+    if not finish_reason:
         return "the stream ended without a finish reason"
     if has_visible_text(message.text):
         return ""
@@ -341,14 +341,14 @@ async def after_model(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     deps = runtime.context
     answer = deps.transcript.read_message(state["candidate"])
     payload = {
-        "llm_request": request_for_hooks(await build_turn_request(state, deps)),
-        "llm_response": answer_for_hooks(answer, state.get("finish_reason", "")),
+        "llm_request": format_request_for_hooks(await build_turn_request(state, deps)),
+        "llm_response": format_answer_for_hooks(answer, state.get("finish_reason", "")),
     }
     outcome = await fire_hooks("AfterModel", payload, state, runtime)
-    if end := prompt_end_update("AfterModel", outcome, "the answer", runtime):
+    if end := end_prompt_if_hook_refuses("AfterModel", outcome, "the answer", runtime):
         return {**end}
     record = state["candidate"]
-    text = hook_answer_text("AfterModel", outcome, runtime)
+    text = read_hook_answer_text("AfterModel", outcome, runtime)
     if text and text != answer.text:
         # Thoughts and their signature belong to the replaced text; calls keep their own.
         answer = answer.model_copy(
@@ -389,7 +389,7 @@ async def note_loop(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     said = f"{detail[0].upper()}{detail[1:]}" if kind in RAN_ON else f"The model repeats itself: {detail}"
     info = runtime.context.info
     unchecked = info.resume_or_rerun_command("--no-loop-check")
-    advice = f"Show it another way: {info.prompt_command()}; or let it go on: {unchecked}"
+    advice = f"Show it another way: {info.resume_with_prompt_command()}; or let it go on: {unchecked}"
     if not info.continues:
         advice = f"Start it again, with another input or unchecked: {unchecked}"
     message = f"{said}, also after the model was told. {advice}"

@@ -9,11 +9,16 @@ from typing import Literal
 from langgraph.runtime import Runtime
 
 from interlock.nodes.compress_snapshot import (
-    conversation_size,
     estimate_total_tokens,
+    measure_conversation_size,
     messages_after_last_answer,
 )
-from interlock.nodes.hooks import fire_hooks, hook_node, prompt_end_update, warn_about_ignored_hook_output
+from interlock.nodes.hooks import (
+    end_prompt_if_hook_refuses,
+    fire_hooks,
+    hook_node,
+    warn_about_ignored_hook_output,
+)
 from interlock.nodes.turn_messages import (
     REQUEST,
     BadChangeError,
@@ -22,9 +27,9 @@ from interlock.nodes.turn_messages import (
     TurnRequest,
     apply_message_changes,
     build_turn_request,
-    hook_answer_text,
+    format_request_for_hooks,
+    read_hook_answer_text,
     read_hook_field,
-    request_for_hooks,
 )
 from interlock.nodes.turn_reply import accept_answer
 from interlock.prompts import load_prompt
@@ -81,7 +86,7 @@ async def check_limits(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
             "max_turns",
             f"This prompt's limit of {format_count(state['max_turns'], 'turn')} is reached",
         )
-    known = conversation_size(runtime.context, state)
+    known = measure_conversation_size(runtime.context, state)
     long = known.is_nearly_full or known.has_reached(runtime.context.settings.model.compression_threshold)
     return {
         **_FRESH,
@@ -91,9 +96,9 @@ async def check_limits(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     }
 
 
-def _turn_limit_update(runtime: Runtime[Deps], kind: str, what: str) -> TurnState:
+def _turn_limit_update(runtime: Runtime[Deps], kind: str, limit_text: str) -> TurnState:
     flag = kind.replace("_", "-")
-    message = f"{what}. Go on with: {runtime.context.info.resume_or_rerun_command(f'--{flag} N')}"
+    message = f"{limit_text}. Go on with: {runtime.context.info.resume_or_rerun_command(f'--{flag} N')}"
     error = {"type": kind, "message": message}
     label = "session limit" if kind == "max_session_turns" else "prompt limit"
     return {**_FRESH, "label": label, "turn_status": "session_limit", "error": error}
@@ -154,18 +159,24 @@ async def before_model(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     deps = runtime.context
     unchanged: TurnState = {"head": state["head"], "mode": state.get("mode", "")}
     request = await build_turn_request({**unchanged, "sticky_model": state["sticky_model"]}, deps)
-    outcome = await fire_hooks("BeforeModel", {"llm_request": request_for_hooks(request)}, state, runtime)
-    if outcome.stop is None and (text := hook_answer_text("BeforeModel", outcome, runtime)):
+    outcome = await fire_hooks(
+        "BeforeModel", {"llm_request": format_request_for_hooks(request)}, state, runtime
+    )
+    if outcome.stop is None and (text := read_hook_answer_text("BeforeModel", outcome, runtime)):
         runtime.stream_writer(MessageEvent(role="assistant", content=text, delta=True))
         reply = deps.transcript.append(state["head"], [Message(role="assistant", content=text)])
         return {**accept_answer(state, deps.transcript, reply), "finish_reason": "stop", "label": "answered"}
-    if end := prompt_end_update("BeforeModel", outcome, "the request", runtime):
+    if end := end_prompt_if_hook_refuses("BeforeModel", outcome, "the request", runtime):
         return {**end}
     label = "choose tools" if is_hooked(state, "BeforeToolSelection") else "ask"
-    return {**_UNCHANGED, **_apply_hook_changes(outcome, state["head"], request, runtime), "label": label}
+    return {
+        **_UNCHANGED,
+        **_apply_hook_request_changes(outcome, state["head"], request, runtime),
+        "label": label,
+    }
 
 
-def _apply_hook_changes(
+def _apply_hook_request_changes(
     outcome: HookOutcome, head: str, request: TurnRequest, runtime: Runtime[Deps]
 ) -> TurnState:
     """Apply each valid change; report the others to people."""
@@ -203,9 +214,9 @@ def _store_request_chain(transcript: Transcript, head: str, messages: Sequence[M
 async def before_tool_selection(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     """Tools not offered aren't thereby forbidden: that is up to policy."""
     request = await build_turn_request(state, runtime.context)
-    payload = {"llm_request": request_for_hooks(request)}
+    payload = {"llm_request": format_request_for_hooks(request)}
     outcome = await fire_hooks("BeforeToolSelection", payload, state, runtime)
-    if end := prompt_end_update("BeforeToolSelection", outcome, "the request", runtime):
+    if end := end_prompt_if_hook_refuses("BeforeToolSelection", outcome, "the request", runtime):
         return {**end}
     tools = _tools_chosen_by_hooks(outcome, [t.name for t in request.tools], runtime)
     return {"label": "ask", "request_tools": tools}
@@ -283,7 +294,7 @@ async def fit_window(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     )
     refused_again = state.get("overflows", 0) > 1
     changed = False
-    for index in _output_indices_by_size(messages):
+    for index in _large_output_indices(messages):
         if left <= _ROOM * limit and changed and not refused_again:
             break
         before = estimate_total_tokens([messages[index]])
@@ -300,7 +311,7 @@ async def fit_window(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     return {"label": "full", "turn_status": "context_overflow", "error": error, "last_prompt_tokens": 0}
 
 
-def _output_indices_by_size(messages: Sequence[Message]) -> list[int]:
+def _large_output_indices(messages: Sequence[Message]) -> list[int]:
     sizes = {i: estimate_total_tokens([m]) for i, m in enumerate(messages) if m.role == "tool"}
     return sorted((i for i, size in sizes.items() if size > _SPARED), key=lambda i: (-sizes[i], i))
 

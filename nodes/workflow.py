@@ -109,12 +109,14 @@ def results(state: Mapping[str, Any], runtime: Runtime[Deps]) -> list[ToolResult
     """
     journal, calls = runtime.context.journal, range(state["count"])
     return [
-        require_recorded_result(journal, _last_attempt(journal, CallKey(message=state["message"], index=i)))
+        require_recorded_result(
+            journal, _last_attempt_key(journal, CallKey(message=state["message"], index=i))
+        )
         for i in calls
     ]
 
 
-def _last_attempt(journal: Journal, key: CallKey) -> CallKey:
+def _last_attempt_key(journal: Journal, key: CallKey) -> CallKey:
     """Later attempts exist if people or hooks changed the arguments or chose redo."""
     while journal.find_row(key.next_attempt, journal.read_call(key.next_attempt)) is not None:
         key = key.next_attempt

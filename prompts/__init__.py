@@ -36,15 +36,15 @@ class Prompt:
         """Return the body with its slots filled. Raises `SetupError` for missing and extra inputs."""
         if self.system is not None:
             raise SetupError(f"Prompt {self.name!r} has the parts System and User; use parts(), not text().")
-        return self._fill(self.user, values)
+        return self._fill_slots(self.user, values)
 
     def render_system_and_user(self, **values: str) -> tuple[str, str]:
         """(system, user) with their slots filled. Raises `SetupError` for missing and extra inputs."""
         if self.system is None:
             raise SetupError(f"Prompt {self.name!r} has one body; use text(), not parts().")
-        return self._fill(self.system, values), self._fill(self.user, values)
+        return self._fill_slots(self.system, values), self._fill_slots(self.user, values)
 
-    def _fill(self, text: str, values: Mapping[str, str]) -> str:
+    def _fill_slots(self, text: str, values: Mapping[str, str]) -> str:
         if self.inputs.symmetric_difference(values):
             raise SetupError(
                 f"Prompt {self.name!r} needs inputs {sorted(self.inputs)}, got {sorted(values)}."
@@ -78,7 +78,7 @@ def load_prompt(name: str) -> Prompt:
     try:
         source = files(__name__).joinpath(*f"{name}.md".split("/")).read_text(encoding="utf-8")
     except FileNotFoundError:
-        raise SetupError(f"No prompt {name!r}; there are {', '.join(prompt_names())}.") from None
+        raise SetupError(f"No prompt {name!r}; there are {', '.join(list_prompt_names())}.") from None
     return parse_prompt(name, source)
 
 
@@ -89,12 +89,12 @@ def render_prompt(name: str, **values: str) -> str:
 
 def hash_prompts(folder: str) -> str:
     """Of the texts of a folder's prompts: another one where a word of them is."""
-    found = (load_prompt(name) for name in prompt_names() if name.startswith(f"{folder}/"))
+    found = (load_prompt(name) for name in list_prompt_names() if name.startswith(f"{folder}/"))
     texts = ((prompt.name, prompt.system, prompt.user) for prompt in found)
     return hashlib.sha256(repr([*texts]).encode()).hexdigest()[:16]
 
 
-def prompt_names() -> list[str]:
+def list_prompt_names() -> list[str]:
     """Return names of all shipped prompts, sorted."""
     found: list[str] = []
     for entry in files(__name__).iterdir():

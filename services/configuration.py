@@ -64,7 +64,7 @@ class LoadedRules(NamedTuple):
     problems: list[RuleProblem]
 
 
-def _tracked_property(load: Callable[["Configuration"], T]) -> cached_property[T]:
+def _cached_property_tracking_reads(load: Callable[["Configuration"], T]) -> cached_property[T]:
     """Return a property that is loaded when it is first asked for, with the stamps of the files that it reads."""
 
     def load_once(configuration: "Configuration") -> T:
@@ -83,17 +83,17 @@ class Configuration:
         self._made: dict[object, object] = {}
         self._at = self.sources.root, self.sources.home
 
-    @_tracked_property
+    @_cached_property_tracking_reads
     def is_workspace_trusted(self) -> bool:
         decided = self.sources.trusted
         return is_trusted(*self._at) if decided is None else decided
 
-    @_tracked_property
+    @_cached_property_tracking_reads
     def environment(self) -> DotEnv:
         root, home = self._at
         return load_dotenv(start=root, home=home, env=self.sources.env, trusted=self.is_workspace_trusted)
 
-    @_tracked_property
+    @_cached_property_tracking_reads
     def loaded_settings(self) -> LoadedSettings:
         (root, home), env = self._at, self.environment.values
         overrides = self.sources.overrides
@@ -101,45 +101,45 @@ class Configuration:
             workspace=root, home=home, env=env, overrides=overrides, trusted=self.is_workspace_trusted
         )
 
-    @_tracked_property
+    @_cached_property_tracking_reads
     def hooks(self) -> HookRegistry:
         return load_hooks(self.loaded_settings.hooks, self.environment.values)
 
-    @_tracked_property
+    @_cached_property_tracking_reads
     def agents(self) -> "Loaded[AgentDefinition]":
         from interlock.services.context.definitions import load_agents  # deferred: few commands show any
 
         return load_agents(*self._at, self.is_workspace_trusted)
 
-    @_tracked_property
+    @_cached_property_tracking_reads
     def skills(self) -> "Loaded[Skill]":
         from interlock.services.context.definitions import load_skills
 
         return load_skills(*self._at, self.is_workspace_trusted)
 
-    @_tracked_property
+    @_cached_property_tracking_reads
     def modes(self) -> "tuple[ModeRegistry, list[str]]":
         from interlock.services.policy.modes import load_modes
 
         return load_modes(*self._at, self.is_workspace_trusted)
 
-    @_tracked_property
+    @_cached_property_tracking_reads
     def commands(self) -> "Commands":
         from interlock.services.context.definitions import load_commands
 
         return load_commands(*self._at, self.is_workspace_trusted)
 
-    @_tracked_property
+    @_cached_property_tracking_reads
     def rule_places(self) -> RulePlaces:
         """Where its rules are."""
         return RulePlaces(*self._at, self.is_workspace_trusted, self.sources.admin, self.sources.policies)
 
-    @_tracked_property
+    @_cached_property_tracking_reads
     def rules(self) -> LoadedRules:
         texts = read_rule_files(list_rule_files(self.rule_places))
         return LoadedRules(texts, *parse_rule_files(texts))
 
-    @_tracked_property
+    @_cached_property_tracking_reads
     def untrusted_files_warnings(self) -> list[str]:
         """A line that names what doesn't count because the folder isn't trusted; none if it is."""
         return (
@@ -148,7 +148,7 @@ class Configuration:
             else ignored_files_warning(list_files_needing_trust(*self._at), self._at[0])
         )
 
-    def as_if_trusted(self) -> "Configuration":
+    def load_as_if_trusted(self) -> "Configuration":
         """Return what would count if the folder were trusted."""
         return load_configuration(replace(self.sources, trusted=True))
 

@@ -89,13 +89,13 @@ def _flatten_declarations(entries: list[Any]) -> Iterator[Mapping[str, Any]]:
             yield one
 
 
-def _build_tool(declaration: Mapping[str, Any], name: str, others: Mapping[str, Tool]) -> Tool:
+def _build_tool(declaration: Mapping[str, Any], name: str, tools_so_far: Mapping[str, Tool]) -> Tool:
     """Raises `ValueError` saying why a declaration can't be used."""
     if not _NAME.fullmatch(name):
         raise ValueError("a name is letters, digits, `_` and `-`, at most 63")
     if name in {*TOOLS, *ALIASES} or name.startswith("mcp_"):
         raise ValueError("a tool of that name is here already")
-    if name in others:
+    if name in tools_so_far:
         raise ValueError("it is declared twice")
     schemas = [
         cast(dict[str, Any], declaration[key]) for key in _KEYS if isinstance(declaration.get(key), dict)

@@ -21,7 +21,7 @@ from interlock.state.calls import (
     ToolError,
     ToolResult,
     error_result,
-    result_of_tool_error,
+    tool_error_result,
 )
 from interlock.state.errors import ModelError, UserError
 from interlock.state.events import Emit, ToolOutput
@@ -274,7 +274,7 @@ class BuiltinToolset:
             return to_failed_result(call.name, error)
 
     def current_file_digest(self, planned_path: str) -> str | None:
-        return self._files.current_digest(planned_path)
+        return self._files.current_file_digest(planned_path)
 
     def _parse_earlier_file_changes(self, calls: Sequence[CallView]) -> list[tuple[Tool, BaseModel]]:
         """Return those of a batch's earlier calls that will change files, skipping invalid ones."""
@@ -364,7 +364,7 @@ def to_failed_result(tool: str, error: Exception) -> ToolResult:
     if isinstance(error, GraphBubbleUp):
         raise error
     if isinstance(error, ToolError):
-        return result_of_tool_error(error)
+        return tool_error_result(error)
     if isinstance(error, ValidationError):
         return error_result("invalid_tool_params", " ".join(replace_surrogates(str(error)).split()))
     text = replace_surrogates(f"{type(error).__name__}: {error}")

@@ -18,7 +18,7 @@ from interlock.services.config.formats import load_dotenv, parse_yaml, split_fro
 from interlock.services.config.settings import FOLDERS, read_json_object
 from interlock.services.files.disk import make_private_directory, read_file
 from interlock.services.files.filesystem import lock_folder, replace_private_file_locked
-from interlock.services.files.protected import protected_names
+from interlock.services.files.protected import builtin_protected_names
 from interlock.services.files.stamps import glob_paths, path_exists, real_path
 from interlock.services.hooks.hook_settings import Hook
 from interlock.services.hooks.scripts import find_scripts
@@ -161,14 +161,14 @@ def record_and_report_new_hooks(root: Path, home: Path, hooks: Iterable[Hook]) -
     new = [hook for mark, hook in marks.items() if mark not in before]
     if new:
         with suppress(OSError), lock_folder(file.parent):  # unwritable home: reported every time
-            _write_through_link(file, {**(read_json_object(file) or {}), key: sorted(marks)})
+            _write_json_through_link(file, {**(read_json_object(file) or {}), key: sorted(marks)})
     return [
         f"{hook.source}: new or changed hook, which runs from now on: {hook.event}: {hook.display_name}"
         for hook in new
     ]
 
 
-def _write_through_link(file: Path, entries: Mapping[str, object]) -> None:
+def _write_json_through_link(file: Path, entries: Mapping[str, object]) -> None:
     """Write through a link, so that the link is preserved."""
     text = json.dumps(entries, indent=2, ensure_ascii=False) + "\n"
     replace_private_file_locked(Path(os.path.realpath(file)), text.encode())
@@ -209,7 +209,7 @@ def is_trusted(path: Path, home: Path) -> bool:
 
 def find_trust_decision(path: Path, home: Path) -> TrustDecision | None:
     """Return the decision that applies to `path`, or None. Raises `ConfigError` for a bad file."""
-    if (off := _find_file_trusting_all(home)) is not None:
+    if (off := _find_settings_trusting_every_folder(home)) is not None:
         return TrustDecision(None, True, off)
     by_folder = {answer.directory: answer for answer in read_trust_decisions(home)}
     target = real_path(path)
@@ -241,12 +241,12 @@ def record_trust_decision(directory: Path, home: Path, *, trusted: bool) -> None
             }
             for entry in entries.items():
                 _parse_decision(*entry, file)
-            _write_through_link(file, {**entries, key: word})
+            _write_json_through_link(file, {**entries, key: word})
     except OSError as error:
         raise ConfigError(f"{file}: can't be written ({error.strerror}); nothing was changed.") from None
 
 
-def _find_file_trusting_all(home: Path) -> Path | None:
+def _find_settings_trusting_every_folder(home: Path) -> Path | None:
     """Return the user's settings file that trusts every folder, if any."""
     off: Path | None = None
     for folder in FOLDERS:
@@ -295,7 +295,7 @@ def list_files_needing_trust(root: Path, home: Path) -> list[ProjectFile]:
     mine = {real_path(home / folder) for folder in FOLDERS}
     found = [
         file
-        for name in protected_names()
+        for name in builtin_protected_names()
         for file in _parts_needing_trust(root / name)
         if real_path(root / name) not in mine
     ]
@@ -313,7 +313,7 @@ def list_files_shown_for_trust(root: Path, home: Path) -> list[ProjectFile]:
 
 def _parts_needing_trust(path: Path) -> Iterator[Path]:
     """Yield the parts of a protected name that apply only in a trusted folder."""
-    for pattern in protected_names()[path.name].trusted:
+    for pattern in builtin_protected_names()[path.name].trusted:
         if "*" in pattern:
             yield from glob_paths(path, pattern)
         elif path_exists(file := path / pattern):

@@ -111,7 +111,7 @@ class SessionRule(Frozen):
 
     @model_validator(mode="before")
     @classmethod
-    def _convert_command_prefixes(cls, stored: object) -> object:
+    def _migrate_command_prefixes(cls, stored: object) -> object:
         """Grants of 0.1 are leading words of commands, with any arguments: they now cover these words alone."""
         if not isinstance(stored, dict) or "command_prefixes" not in stored:
             return cast(object, stored)
@@ -124,10 +124,10 @@ class SessionRule(Frozen):
     def scope_text(self) -> str:
         """The rule's scope in words, shown to the person who chooses it."""
         until = ", until the plan ends" if self.modes == ("plan",) else ""
-        return self._covered_calls_text + (f", {self.saved}" if self.saved else until)
+        return self._covered_calls_description + (f", {self.saved}" if self.saved else until)
 
     @property
-    def _covered_calls_text(self) -> str:
+    def _covered_calls_description(self) -> str:
         if self.line:
             return f"exactly the line `{self.line}`"
         if self.commands:
@@ -277,7 +277,7 @@ def error_result(kind: str, message: str, **meta: JsonValue) -> ToolResult:
     return ToolResult(status="error", content=message, error={"type": kind, "message": message}, meta=meta)
 
 
-def result_of_tool_error(error: ToolError) -> ToolResult:
+def tool_error_result(error: ToolError) -> ToolResult:
     """The result that answers a call which failed so."""
     return error_result(error.kind, str(error))
 

@@ -50,7 +50,7 @@ def strip_chart_metadata(kind: Any) -> Any:
     )
 
 
-def check_moves(
+def check_chart_moves(
     where: str,
     channels: Sequence[tuple[str, ObeysChart]],
     moves: tuple[str, ...],

@@ -101,10 +101,10 @@ def qualified_state_name(state: State) -> str:
     return f"{qualified_state_name(state.parent)}.{state.id}" if state.parent is not None else state.id
 
 
-def initial_leaf(state: State) -> State:
+def initial_leaf_state(state: State) -> State:
     """The state a run is in after entering `state`: a compound state starts at its initial state."""
     inner = next((s for s in state.states if s.initial), None)
-    return initial_leaf(inner) if inner is not None else state
+    return initial_leaf_state(inner) if inner is not None else state
 
 
 def _leaf_states(states: Iterable[State]) -> Iterator[State]:
@@ -130,7 +130,7 @@ def _transition_table(chart: type[Chart]) -> dict[tuple[str, str], str]:
                     for event in transition.events:
                         found.setdefault(
                             (qualified_state_name(leaf), event.id),
-                            qualified_state_name(initial_leaf(transition.target)),
+                            qualified_state_name(initial_leaf_state(transition.target)),
                         )
             at = at.parent
     return found
@@ -177,16 +177,16 @@ def reachable_states(
         found |= (
             _states_reachable_in_any_order(chart, at, events)
             if move.endswith(REPEATED)
-            else _states_after(chart, at, events)
+            else _states_after_events(chart, at, events)
         )
     return frozenset(found)
 
 
 def initial_state(chart: type[Chart]) -> str:
-    return qualified_state_name(initial_leaf(next(s for s in chart.states if s.initial)))
+    return qualified_state_name(initial_leaf_state(next(s for s in chart.states if s.initial)))
 
 
-def _states_after(chart: type[Chart], state: str, events: Iterable[str]) -> set[str]:
+def _states_after_events(chart: type[Chart], state: str, events: Iterable[str]) -> set[str]:
     at: str | None = state
     for event in events:
         at = _transition_table(chart).get((at, event)) if at is not None else None
@@ -197,7 +197,9 @@ def _states_reachable_in_any_order(chart: type[Chart], state: str, events: Seque
     found, ahead = {state}, [state]
     while ahead:
         at = ahead.pop()
-        following = {new for event in events for new in _states_after(chart, at, event.split(">"))} - found
+        following = {
+            new for event in events for new in _states_after_events(chart, at, event.split(">"))
+        } - found
         found |= following
         ahead += following
     return found

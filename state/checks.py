@@ -89,6 +89,6 @@ class Checks(Protocol):
 
     async def find_test_changes(self) -> TestChanges: ...
 
-    async def run_with_original_tests(self, key: str, changes: TestChanges) -> CheckEnd:
+    async def run_check_with_original_tests(self, key: str, changes: TestChanges) -> CheckEnd:
         """Run the command in a view of the workspace in which these are as they were when the run began."""
         ...

@@ -56,7 +56,7 @@ class TemplatePiece(NamedTuple):
 
 def split_template(template: str) -> Iterator[TemplatePiece]:
     """The pieces in order. Nested braces are balanced; anything unclosed is text."""
-    ends = _closing_braces(template)
+    ends = _closing_brace_positions(template)
     start = 0
     for found in _OPENING.finditer(template):
         at, end = found.start(), ends.get(found.end() - 1, -1)
@@ -70,7 +70,7 @@ def split_template(template: str) -> Iterator[TemplatePiece]:
         yield TemplatePiece("text", template[start:])
 
 
-def _closing_braces(text: str) -> dict[int, int]:
+def _closing_brace_positions(text: str) -> dict[int, int]:
     """Index of each opening brace → index of the one that closes it."""
     ends: dict[int, int] = {}
     opened: list[int] = []

@@ -62,7 +62,7 @@ class RunInfo:
         begin = f"interlock resume {self.run}" if self.continues else f"interlock run {self.workflow} …"
         return f"{begin} {flags}".rstrip()
 
-    def prompt_command(self) -> str:
+    def resume_with_prompt_command(self) -> str:
         """The command that tells the model what to do instead."""
         return self.resume_or_rerun_command("-p '…'" if self.continues else "")
 
@@ -128,7 +128,7 @@ class ContextSource(Protocol):
 
     def system_facts(self) -> SystemFacts: ...
 
-    async def summarize_repository(self) -> str:
+    async def summarize_git_state(self) -> str:
         """Branch, changes and latest commits; empty outside git."""
         ...
 
@@ -162,11 +162,13 @@ class ContextSource(Protocol):
         """What each `@path` in a prompt refers to; never outside the workspace."""
         ...
 
-    def load_subdirectory_memory(self, paths: Sequence[str], seen: Collection[str]) -> Sequence[MemoryText]:
+    def load_subdirectory_memory_files(
+        self, paths: Sequence[str], seen: Collection[str]
+    ) -> Sequence[MemoryText]:
         """Memory files of subdirectories on the way to `paths`, except those in `seen`."""
         ...
 
-    async def load_memory(self) -> Sequence[MemoryText]:
+    async def load_memory_files(self) -> Sequence[MemoryText]:
         """Memory files, nearest last."""
         ...
 
@@ -204,7 +206,7 @@ class Steps(Protocol):
         """Record a decision on a call, made by the node or through it; once per task."""
         ...
 
-    def commit(self) -> None:
+    def commit_progress(self) -> None:
         """Commit what the run has done so far: a wait follows."""
         ...
 
@@ -216,12 +218,13 @@ class Steps(Protocol):
 class Snapshots(Protocol):
     """The workspace's files before and after each call that changes something."""
 
-    async def snapshot_before(self, key: CallKey) -> None:
+    async def snapshot_before_call(self, key: CallKey) -> None:
         """Call right before the effect; idempotent, so a repeat after a kill changes nothing."""
         ...
 
-    async def snapshot_after(self, key: CallKey, changed: str = "") -> None:
-        """Call once the effect has ended; no-op without a `snapshot_before`, or after another `snapshot_after`.
+    async def snapshot_after_call(self, key: CallKey, changed: str = "") -> None:
+        """Call once the effect has ended; no-op without a `snapshot_before_call`, or after another
+        `snapshot_after_call`.
 
         `changed`: the only file, relative to the workspace, that it can have changed; empty: any.
         """

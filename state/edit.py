@@ -36,7 +36,7 @@ class EditInput(WorkflowInput):
     last_edit_at: float | None = Field(None, description="Unix time of the last edit, in seconds")
 
     @model_validator(mode="after")
-    def _require_one_subject(self) -> "EditInput":
+    def _require_path_or_content(self) -> "EditInput":
         if (self.file_path is None) == (self.content is None):
             raise ValueError("give either file_path or content")
         return self

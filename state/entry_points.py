@@ -38,14 +38,14 @@ def find_entry_points(group: str) -> list[EntryPoint]:
     """Return a group's entries: those of other packages, then ours, which win where a name must be the only one."""
     return [
         *_find_installed_entry_points(group, tuple(sys.path)),
-        *_find_bundled_entry_points().get(group, {}).values(),
+        *_load_bundled_entry_points().get(group, {}).values(),
     ]
 
 
 def find_entry_point(group: str, name: str) -> EntryPoint | None:
     """Return one entry of a group; other packages are read only if no room of ours has the name."""
     installed = (one for one in _find_installed_entry_points(group, tuple(sys.path)) if one.name == name)
-    return _find_bundled_entry_points().get(group, {}).get(name) or next(installed, None)
+    return _load_bundled_entry_points().get(group, {}).get(name) or next(installed, None)
 
 
 def is_part_installed(name: str) -> bool:
@@ -53,13 +53,16 @@ def is_part_installed(name: str) -> bool:
     return find_entry_point("interlock.parts", name) is not None
 
 
-def missing_folder_line(what: str, folder: str) -> str:
-    """Return the line that says what an installation without a room can't do. `what` ends with a verb."""
-    return f"{what} the folder interlock/{folder}/, which this installation lacks. Install Interlock again to get it."
+def missing_folder_message(subject_and_verb: str, folder: str) -> str:
+    """Return the line that says what an installation without a room can't do. `subject_and_verb` ends with a verb."""
+    return (
+        f"{subject_and_verb} the folder interlock/{folder}/, which this installation lacks. "
+        "Install Interlock again to get it."
+    )
 
 
 @cache
-def _find_bundled_entry_points() -> dict[str, dict[str, EntryPoint]]:
+def _load_bundled_entry_points() -> dict[str, dict[str, EntryPoint]]:
     found: dict[str, dict[str, EntryPoint]] = {}
     for file in sorted((*_ROOMS.glob("*/entry_points.txt"), *_ROOMS.glob("*/*/entry_points.txt"))):
         for entry in _parse_entry_points(file.read_text(encoding="utf-8")):

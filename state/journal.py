@@ -67,7 +67,7 @@ class Journal(Protocol):
         """The conversation now tells these after `head`, as `record`."""
         ...
 
-    def drop_result_text(self, key: CallKey, record: str) -> None:
+    def replace_result_text_with_record(self, key: CallKey, record: str) -> None:
         """The result's text is now in the conversation as `record`, so the journal drops its copy."""
         ...
 
@@ -129,11 +129,11 @@ class Effects(Protocol):
         """Commit the result. Raises `RunError`, and leaves the intent, if it can't be stored."""
         ...
 
-    def record_update(self, task: str, update: NodeUpdate) -> None:
+    def record_node_update(self, task: str, update: NodeUpdate) -> None:
         """Keep what a user's node wrote; committed with it."""
         ...
 
-    def find_recorded_update(self, task: str, update: NodeUpdate) -> NodeUpdate | None:
+    def find_recorded_node_update(self, task: str, update: NodeUpdate) -> NodeUpdate | None:
         """In a replay, return what the node wrote then, of the same state; elsewhere None: it runs.
 
         Raises `RunError` if a replay has no record of it.

@@ -126,17 +126,17 @@ class IncrementalScan(Generic[T]):
         self._start, self._add = start, add
         self._known: WeakKeyDictionary[object, tuple[list[Message], T]] = WeakKeyDictionary()
 
-    def __call__(self, history: Sequence[Message], owner: object = None) -> T:
+    def __call__(self, history: Sequence[Message], cache_owner: object = None) -> T:
         """Don't modify the result: it keeps growing."""
-        known = self._known.get(owner) if owner else None
+        known = self._known.get(cache_owner) if cache_owner else None
         if known is None or not is_continuation(history, known[0]):
             known = (list[Message](), self._start())
         seen, gathered = known
         for message in history[len(seen) :]:
             self._add(gathered, message)
             seen.append(message)
-        if owner:
-            self._known[owner] = known
+        if cache_owner:
+            self._known[cache_owner] = known
         return gathered
 
 
@@ -146,7 +146,7 @@ class _CuratedHistory:
         self.run: list[Message] = []
         """Trailing assistant messages."""
 
-    def add(self, message: Message) -> None:
+    def add_message(self, message: Message) -> None:
         if message.role == "assistant":
             self.run.append(message)
             return
@@ -157,15 +157,15 @@ class _CuratedHistory:
         return [] if any(m.is_empty for m in self.run) else self.run
 
 
-_curated = IncrementalScan(_CuratedHistory, _CuratedHistory.add)
+_curated = IncrementalScan(_CuratedHistory, _CuratedHistory.add_message)
 
 
-def curate_history(history: Sequence[Message], owner: object = None) -> list[Message]:
+def curate_history(history: Sequence[Message], cache_owner: object = None) -> list[Message]:
     """The history sent to models: without runs of assistant messages that include an empty one.
 
-    `owner`: see `IncrementalScan`.
+    `cache_owner`: see `IncrementalScan`.
     """
-    found = _curated(history, owner)
+    found = _curated(history, cache_owner)
     return [*found.kept, *found.valid_trailing_answers()]
 
 
@@ -175,21 +175,21 @@ class _UnansweredCalls:
         """Those not yet found answered."""
         self.answered: set[str | None] = set()
 
-    def add(self, message: Message) -> None:
+    def add_message(self, message: Message) -> None:
         self.calls += message.tool_calls
         if message.role == "tool":
             self.answered.add(message.tool_call_id)
 
 
-_calls = IncrementalScan(_UnansweredCalls, _UnansweredCalls.add)
+_calls = IncrementalScan(_UnansweredCalls, _UnansweredCalls.add_message)
 
 
-def unanswered_calls(history: Sequence[Message], owner: object = None) -> list[ToolCall]:
+def unanswered_calls(history: Sequence[Message], cache_owner: object = None) -> list[ToolCall]:
     """Unanswered calls, in order. Invariant: empty before every model request.
 
-    `owner`: see `IncrementalScan`.
+    `cache_owner`: see `IncrementalScan`.
     """
-    found = _calls(history, owner)
+    found = _calls(history, cache_owner)
     found.calls = [call for call in found.calls if call.id not in found.answered]
     return [*found.calls]
 

@@ -112,7 +112,7 @@ class CodeIndex(Protocol):
         """The query with its path normalised. Raises `ToolError` for missing paths and unknown languages."""
         ...
 
-    def include_folder_of(self, path: str) -> "CodeIndex":
+    def include_excluded_folder_of(self, path: str) -> "CodeIndex":
         """This index, whose phases include the hidden, ignored or made folder that the path leads to."""
         ...
 
@@ -120,7 +120,7 @@ class CodeIndex(Protocol):
         """List the files. False: another process is updating the index."""
         ...
 
-    async def diff_files_with_index(self) -> tuple[int, int]:
+    async def compare_files_and_remove_gone(self) -> tuple[int, int]:
         """Number of files to index, and of files removed because they are gone."""
         ...
 
@@ -140,7 +140,7 @@ class CodeIndex(Protocol):
         """Let another process update the index."""
         ...
 
-    async def count_indexed_files(self) -> tuple[int, int]:
+    async def count_indexed_and_all_files(self) -> tuple[int, int]:
         """Files in the index, and in all, as far as the process that updates it knows."""
         ...
 
@@ -156,7 +156,7 @@ class CodeIndex(Protocol):
         """The chunks as indexed; those deleted meanwhile are left out."""
         ...
 
-    async def read_info(self) -> IndexInfo: ...
+    async def read_index_info(self) -> IndexInfo: ...
 
     async def update(self, path: str, on_progress: Progress, within_s: float) -> IndexInfo:
         """Run all phases, naming a path, for at most `within_s`; the rest is left for next time."""

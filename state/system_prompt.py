@@ -90,7 +90,7 @@ def message_sections(message: Message) -> list[SectionOut]:
     ]
 
 
-def changed_sections(before: dict[str, str], after: dict[str, str]) -> list[str]:
+def changed_section_names(before: dict[str, str], after: dict[str, str]) -> list[str]:
     """Names of new or changed sections, in order, then of removed ones."""
     other = [name for name, mark in after.items() if before.get(name) != mark]
     return [*other, *(name for name in before if name not in after)]

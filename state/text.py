@@ -106,7 +106,7 @@ def to_visible_json(value: object, indent: int | None = None) -> str:
     text = to_json_text(value, indent)
     if text.isascii() and text.isprintable():
         return text
-    return _DECEIVING.sub(_json_escape_match, _HOST.sub(_json_escape_match, text))
+    return _DECEIVING.sub(_escape_match_as_json, _HOST.sub(_escape_match_as_json, text))
 
 
 def _host_to_punycode(host: re.Match[str]) -> str:
@@ -133,7 +133,7 @@ def _format_code_points(found: re.Match[str]) -> str:
     return "".join(f"⟨U+{ord(char):04X}⟩" for char in found[0])
 
 
-def _json_escape_match(found: re.Match[str]) -> str:
+def _escape_match_as_json(found: re.Match[str]) -> str:
     units = ((c, c.encode("utf-16-be", "surrogatepass").hex("-", 2).split("-")) for c in found[0])
     return "".join(c if " " <= c <= "~" else "".join(f"\\u{unit}" for unit in codes) for c, codes in units)
 

@@ -348,7 +348,7 @@ class Policy(Protocol):
         """Whether a call with effects is a command known to change nothing. May block for seconds."""
         ...
 
-    def allowed_network_reach(self, call: CallView, risk: Risk, mode: str) -> Reach:
+    def allowed_private_network_reach(self, call: CallView, risk: Risk, mode: str) -> Reach:
         """Which private addresses a call may connect to."""
         ...
 

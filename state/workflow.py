@@ -45,7 +45,7 @@ class WorkflowContext:
         prompt = Message(role="user", origin="person", content=str(clean_json(text)))
         return self.transcript.append("", [*self.attached, prompt])
 
-    def record_ide(self, ide: Mapping[str, JsonValue] | None) -> str:
+    def record_ide_input(self, ide: Mapping[str, JsonValue] | None) -> str:
         """Chain record (detached) of an input's `ide`; empty: none."""
         text = json.dumps(clean_json(ide))
         return self.transcript.append("", [Message(role="user", content=text)]) if ide else ""
@@ -60,7 +60,7 @@ def parse_input_message(field: str, item: Mapping[str, Any]) -> Message:
         raise InputError(f"Input field {place!r}: {what}.", place) from error
 
 
-def append_history(transcript: Transcript, history: list[HistoryMessage]) -> str:
+def start_chain_from_history(transcript: Transcript, history: list[HistoryMessage]) -> str:
     """Head of a new chain with the history; `""` if empty."""
     messages = [
         parse_input_message(f"history.{i}", item.model_dump(exclude_defaults=True))

@@ -100,11 +100,11 @@ def _undelivered_message(sender: Sender, *, late: bool = False) -> str:
 _SENDERS: dict[str, Sender] = {}
 
 
-def _shared_sender(settings: str) -> Sender:
+def _shared_sender(settings_json: str) -> Sender:
     """One for all drives of a process, so that its counters only grow."""
-    if settings not in _SENDERS:
-        _SENDERS[settings] = Sender(TelemetrySettings.model_validate_json(settings))
-    return _SENDERS[settings]
+    if settings_json not in _SENDERS:
+        _SENDERS[settings_json] = Sender(TelemetrySettings.model_validate_json(settings_json))
+    return _SENDERS[settings_json]
 
 
 class Telemetry:
@@ -153,7 +153,7 @@ class Telemetry:
         if isinstance(event, ev.Result):
             self._send_drive_span(event)
         elif time.monotonic() - self._last > _EVERY_S:
-            self._send_new_batch([])
+            self._enqueue_new_batch([])
 
     def _send_drive_span(self, event: ev.Result) -> None:
         about: Attributes = {
@@ -169,9 +169,9 @@ class Telemetry:
         name, until = f"invoke_workflow {self._workflow}", time.time()
         drive = Span("run", name, self._span, self._parent, self._began, until, about, failed)
         self._measurements.append(waiting_requests_measurement(count_waiting_requests(self._store.home)))
-        self._send_new_batch([drive], until)
+        self._enqueue_new_batch([drive], until)
 
-    def _send_new_batch(self, extra_spans: list[Span], until: float | None = None) -> None:
+    def _enqueue_new_batch(self, extra_spans: list[Span], until: float | None = None) -> None:
         """`until`: everything that ended before then is in the store."""
         since = self._trace.until
         spans = [

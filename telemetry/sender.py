@@ -109,7 +109,7 @@ class _Exporters:
         meters = MeterProvider([self._reader], self._resource, shutdown_on_exit=False)
         self._meter = meters.get_meter(_SCOPE)
         self._instruments: dict[str, Any] = {}
-        make_exporters = _file_exporters if settings.outfile else _collector_exporters
+        make_exporters = _make_file_exporters if settings.outfile else _make_collector_exporters
         self._spans, self._metrics, self._logs = make_exporters(settings)
 
     def export_batch(self, batch: Batch) -> str:
@@ -143,8 +143,8 @@ class _Exporters:
                 {**span.attributes, **error},
                 kind=SpanKind.CLIENT if span.kind == "model" else SpanKind.INTERNAL,
                 status=Status(StatusCode.ERROR, span.error) if span.error else Status(StatusCode.UNSET),
-                start_time=_nanoseconds(span.start),
-                end_time=_nanoseconds(span.end),
+                start_time=_to_nanoseconds(span.start),
+                end_time=_to_nanoseconds(span.end),
                 instrumentation_scope=InstrumentationScope(_SCOPE),
             )
 
@@ -160,8 +160,8 @@ class _Exporters:
         numbers = {"info": SeverityNumber.INFO, "warning": SeverityNumber.WARN, "error": SeverityNumber.ERROR}
         for log in batch.logs:
             record = LogRecord(
-                timestamp=_nanoseconds(log.at),
-                observed_timestamp=_nanoseconds(time.time()),
+                timestamp=_to_nanoseconds(log.at),
+                observed_timestamp=_to_nanoseconds(time.time()),
                 context=where,
                 severity_text=log.severity.upper(),
                 severity_number=numbers[log.severity],
@@ -193,11 +193,11 @@ def _export_and_check(exporter: Any, data: Any) -> bool:
     return exporter.export(data).name == "SUCCESS"
 
 
-def _nanoseconds(at: float) -> int:
-    return int(at * 1e9)
+def _to_nanoseconds(timestamp: float) -> int:
+    return int(timestamp * 1e9)
 
 
-def _collector_exporters(settings: TelemetrySettings) -> tuple[Any, Any, Any]:
+def _make_collector_exporters(settings: TelemetrySettings) -> tuple[Any, Any, Any]:
     if settings.otlp_protocol == "http":
         from opentelemetry.exporter.otlp.proto.http._log_exporter import OTLPLogExporter
         from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
@@ -217,7 +217,7 @@ def _collector_exporters(settings: TelemetrySettings) -> tuple[Any, Any, Any]:
     return spans, metrics, logs
 
 
-def _file_exporters(settings: TelemetrySettings) -> tuple[Any, Any, Any]:
+def _make_file_exporters(settings: TelemetrySettings) -> tuple[Any, Any, Any]:
     from opentelemetry.sdk._logs.export import ConsoleLogRecordExporter
     from opentelemetry.sdk.metrics.export import ConsoleMetricExporter
     from opentelemetry.sdk.trace.export import ConsoleSpanExporter

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from interlock.engine.read.calls import Call, list_calls, results_by_call_id
+from interlock.engine.read.calls import Call, list_calls, read_results_by_call_id
 from interlock.engine.store.chain import read_messages_up_to
 from interlock.engine.store.runs import RowsToExport, Trace
 from interlock.services.models.names import provider_name
@@ -68,7 +68,7 @@ class Spans:
             began = row["at"] - row["duration_ms"] / 1000
             yield self._model_span(row, _find_enclosing_step(steps, began, row["at"], task=row["task"][:8]))
         made = [call for call in list_calls(self._home, self._run) if call.state == "done"]
-        told = results_by_call_id(self._home, self._run) if self._content else {}
+        told = read_results_by_call_id(self._home, self._run) if self._content else {}
         for call in made:
             if call.ended and call.ended > since:
                 yield self._tool_span(
@@ -84,7 +84,7 @@ class Spans:
             return derive_span_id(self._trace.trace, self._run, "node", row["seq"])
         return derive_span_id(self._trace.trace, self._run, "graph", row["task"][:8], row["node"])
 
-    def _graph_span_id(self, row: Any) -> str:
+    def _parent_graph_span_id(self, row: Any) -> str:
         """Return the span of the graph that a node is part of."""
         name, _, task = row["namespace"].rpartition("|")[2].partition(":")
         return derive_span_id(self._trace.trace, self._run, "graph", task[:8], name) if name else self._drive
@@ -98,7 +98,7 @@ class Spans:
             what |= {f"interlock.{name}": value} if value else {}
         shown = f"{row['workflow']} › {row['node']}" if row["workflow"] else row["node"]
         times = row["started"], _end_time(row)
-        return Span("node", shown, self._node_span_id(row), self._graph_span_id(row), *times, what)
+        return Span("node", shown, self._node_span_id(row), self._parent_graph_span_id(row), *times, what)
 
     def _model_span(self, row: Any, step: Any) -> Span:
         what: Attributes = {

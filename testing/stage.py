@@ -14,7 +14,13 @@ from typing import Any
 from interlock.engine import Decision, Options, Outcome, resume_sync, run_sync
 from interlock.engine.diagrams import declared_edges, taken_edges
 from interlock.engine.options import Pending
-from interlock.engine.read import list_runs, list_step_rows, list_steps, list_waiting_requests, root_node_path
+from interlock.engine.read import (
+    count_consecutive_root_nodes,
+    list_runs,
+    list_step_rows,
+    list_steps,
+    list_waiting_requests,
+)
 from interlock.engine.read.run_path import build_run_path
 from interlock.engine.store import queries
 from interlock.engine.workflows import WorkflowSource
@@ -158,7 +164,11 @@ class Stage:
 
     def path(self, run: str) -> list[str]:
         """The workflow's nodes in the order they ran."""
-        return [node for node, times in root_node_path(list_steps(self.home, run)) for _ in range(times)]
+        return [
+            node
+            for node, times in count_consecutive_root_nodes(list_steps(self.home, run))
+            for _ in range(times)
+        ]
 
     def edges(self, outcome: Outcome) -> set[tuple[str, str]]:
         """Edges taken in the workflow's own graph."""

@@ -18,7 +18,7 @@ from uuid import uuid4
 import pytest
 
 from interlock.engine import store
-from interlock.engine.store import ADDRESS, Store, state_directory_for_store
+from interlock.engine.store import ADDRESS, Store, prepare_state_directory_for_store
 from interlock.engine.store.connection import Adapter
 from interlock.engine.store.tables import TABLES
 
@@ -32,7 +32,7 @@ _TEMPLATE = "template_store"
 
 def postgres_store(folder: Path) -> Store:
     """A store in a new database with its tables; the test is skipped where no server is installed."""
-    return Store(state_directory_for_store(folder, fresh_database(_TEMPLATE)))
+    return Store(prepare_state_directory_for_store(folder, fresh_database(_TEMPLATE)))
 
 
 def fresh_database(template: str = "template1") -> str:

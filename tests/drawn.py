@@ -12,7 +12,9 @@ from interlock.graphs.graph import Graph
 from interlock.state.calls import merge_by_key
 from interlock.state.deps import Deps
 
-KEEPS_NOTHING: Any = SimpleNamespace(find_recorded_update=lambda *_: None, record_update=lambda *_: None)
+KEEPS_NOTHING: Any = SimpleNamespace(
+    find_recorded_node_update=lambda *_: None, record_node_update=lambda *_: None
+)
 """Stands for a drive's effects, of nodes that no replay is to see."""
 
 

@@ -13,8 +13,13 @@ import pytest
 OUTSIDE: Mapping[str, frozenset[str]] = {
     "clock": frozenset({"now"}),
     "context": frozenset(
-        {"summarize_repository", "render_directory_trees", "load_commands", "resolve_path_reference"}
-        | {"read_ide_state", "resolve_prompt_references", "load_subdirectory_memory", "load_memory"}
+        {"summarize_git_state", "render_directory_trees", "load_commands", "resolve_path_reference"}
+        | {
+            "read_ide_state",
+            "resolve_prompt_references",
+            "load_subdirectory_memory_files",
+            "load_memory_files",
+        }
     ),
     "index": frozenset({"__call__"}),
     "toolset": frozenset({"read_file_to_edit", "written_paths"}),
@@ -34,7 +39,7 @@ INSIDE: Mapping[str, frozenset[str]] = {
     "modes": frozenset({"find_mode", "list_modes"}),
     # A replay has how each check ended.
     "checks": frozenset(
-        {"command", "must_pass_with_original_tests", "is_test", "run_check", "run_with_original_tests"}
+        {"command", "must_pass_with_original_tests", "is_test", "run_check", "run_check_with_original_tests"}
     ),
     # A replay has the results of calls, and the problems of those that never ran.
     "toolset": frozenset(
@@ -45,7 +50,7 @@ INSIDE: Mapping[str, frozenset[str]] = {
     "plans": frozenset({"folder", "redirect_to_plans_folder", "write_plan", "start_main_run"}),
     "steps": frozenset(
         {"record_start", "record_end", "detach_graph_steps", "attach_graph_steps"}
-        | {"record_route", "record_reason", "record_decision", "commit"}
+        | {"record_route", "record_reason", "record_decision", "commit_progress"}
         # Numbers count from a task's beginning, in a replay as well.
         | {"record_failure", "next_occurrence_index"}
     ),

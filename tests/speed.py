@@ -23,7 +23,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("dist", "no") != "no":  # not a worker, which has none of its own
         offer(
             {
-                "forker": lambda: ("door", [forker().connect_to_server().fileno()]),
+                "forker": lambda: ("door", [forker().connect_or_start_server().fileno()]),
                 "server": lambda: (server(), []),
             }
         )

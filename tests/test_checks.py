@@ -16,7 +16,7 @@ from scripted import call, tools
 from interlock.engine import Outcome, fork_sync, resume_sync
 from interlock.engine.diagrams import declared_edges
 from interlock.engine.store.journal import SqlJournal
-from interlock.engine.store.runs import ignored_tests_of_options, read_run_options
+from interlock.engine.store.runs import find_ignored_tests_in_options, read_run_options
 from interlock.engine.travel.replay import replay_run
 from interlock.state.events import AgentBlocked
 
@@ -266,7 +266,7 @@ def test_a_kill_between_what_is_kept_and_the_first_change_costs_nothing(
         patch.setattr(SqlJournal, "record_intent", cut)
         outcome = stage.run("main", {"prompt": "x"}, check=CHECK, approval_mode="yolo")
     assert (stage.work / "tests" / "run.sh").read_text() == FILES["tests/run.sh"]
-    assert ignored_tests_of_options(read_run_options(stage.folder / "home", outcome.run)) is not None
+    assert find_ignored_tests_in_options(read_run_options(stage.folder / "home", outcome.run)) is not None
     outcome = stage.resume(outcome)
     assert "with tests/run.sh as before" in outcome.pending[0]["reason"]
 

@@ -29,7 +29,7 @@ from interlock.engine.audit import sign_text
 from interlock.engine.store import Store, audit, resolve_state_directory
 from interlock.engine.store.audit import VARIABLE, load_or_create_audit_key
 from interlock.engine.store.leases import read_lease, revoke_lease
-from interlock.engine.store.queue import enqueue_run, hand_to_workers, withdraw_run_from_workers
+from interlock.engine.store.queue import enqueue_run, enqueue_run_if_worker_driven, withdraw_run_from_workers
 from interlock.engine.store.runs import set_run_error
 
 __all__ = ["run"]
@@ -765,7 +765,7 @@ def test_a_job_is_put_back_on_the_databases_clock(
     monkeypatch.setattr(utils, "utcnow", lambda: now() + timedelta(hours=1))
     with closing(Store(resolve_state_directory()).connect()) as conn, conn.transaction():
         withdraw_run_from_workers(conn, name)
-        assert hand_to_workers(conn, name, 2)
+        assert enqueue_run_if_worker_driven(conn, name, 2)
         query = (
             "select scheduled_at < now() + interval '1 minute' from procrastinate_jobs where status = 'todo'"
         )

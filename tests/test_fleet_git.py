@@ -248,7 +248,7 @@ def test_a_clones_repository_is_read_without_its_links_settings_and_other_reposi
         return folder
 
     def read(folder: Path) -> bytes | None:
-        return CloneCommits(folder, mirror, commit).read_if_changed()
+        return CloneCommits(folder, mirror, commit).read_commits_if_changed()
 
     assert read(clone("untouched")) is None
     borrows = clone("borrows")

@@ -16,7 +16,7 @@ from test_fleet import Worker, fleet
 
 from interlock.engine.store import Store, resolve_state_directory
 from interlock.engine.store.connection import Connection
-from interlock.engine.store.queue import hand_to_workers, requeue_abandoned_run
+from interlock.engine.store.queue import enqueue_run_if_worker_driven, requeue_abandoned_run
 from interlock.engine.store.rate_limits import admit_or_requeue_job
 
 __all__ = ["fleet", "run"]
@@ -55,7 +55,7 @@ def test_users_take_turns_and_higher_priorities_come_first(fleet: Run, tmp_path:
     with writing() as conn:  # its worker died with it, and came back to end its job
         conn.execute_raw("delete from procrastinate_jobs where lock = $1", (first[3],))
         conn.execute_raw("insert into step_rows values ($1, 1, '', 0, '', 0, '[]')", (first[3],))
-        assert hand_to_workers(conn, first[3])
+        assert enqueue_run_if_worker_driven(conn, first[3])
     order = [job[1] for _ in range(6) if (job := fetched())]
     assert order == [urgent, first[3], first[1], bobs[0], first[2], bobs[1]], "what has begun goes first"
 
@@ -66,7 +66,7 @@ def test_a_job_that_a_worker_left_behind_when_it_had_put_its_run_back_holds_nobo
     names = [begin(fleet, tmp_path, "anna") for _ in range(2)]
     assert [job[1] for _ in names if (job := fetched())] == names, "by workers that died"
     with writing() as conn:
-        assert hand_to_workers(conn, names[0])
+        assert enqueue_run_if_worker_driven(conn, names[0])
     assert fetched() is None
     with writing() as conn:
         for abandoned in conn.jobs.list_possibly_abandoned_runs(12.0):
@@ -118,7 +118,7 @@ FIGURES = {
 def test_each_figure_is_counted_over_all_runs_by_the_databases_clock(
     fleet: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from interlock.engine.store.rate_limits import add_limit_use, find_request_wait, list_applying_limits
+    from interlock.engine.store.rate_limits import add_limit_use, find_request_wait, list_applicable_limits
 
     monkeypatch.setattr("interlock.state.clock._ahead", 0.0)  # afterwards, too
     monkeypatch.setattr(time, "time", lambda: 0.0)
@@ -126,13 +126,13 @@ def test_each_figure_is_counted_over_all_runs_by_the_databases_clock(
         user = f"anna{number}"
         assert fleet("limits", f"user={user}", f"--{figure.replace('_', '-')}", most).code == 0
         with writing() as conn:
-            limits = list_applying_limits(conn, {"user": user, "workflow": "main", "model": "m"})
+            limits = list_applicable_limits(conn, {"user": user, "workflow": "main", "model": "m"})
             for _ in range(3):
                 assert find_request_wait(conn, limits, 50) is None
                 add_limit_use(conn, limits, 1, 100, 0.2)
             assert (wait := find_request_wait(conn, limits, 100)) and said in wait.why
             assert wait.seconds and 0 < wait.seconds <= 31 * 86400
-            assert not list_applying_limits(conn, {"user": "bob", "workflow": "main", "model": "m"})
+            assert not list_applicable_limits(conn, {"user": "bob", "workflow": "main", "model": "m"})
             conn.execute_raw("update limit_use set since = since - 100 * 86400")  # the period is over
             conn.execute_raw("update limit_seconds set since = since - 100")
             assert find_request_wait(conn, limits, 100) is None
@@ -140,13 +140,13 @@ def test_each_figure_is_counted_over_all_runs_by_the_databases_clock(
 
 
 def test_a_minute_is_any_60_seconds_and_a_limit_counts_from_when_it_is_set(fleet: Run) -> None:
-    from interlock.engine.store.rate_limits import add_limit_use, find_request_wait, list_applying_limits
+    from interlock.engine.store.rate_limits import add_limit_use, find_request_wait, list_applicable_limits
 
     names = {"user": "anna", "workflow": "main"}
 
     def use(requests: int, seconds_ago: int) -> None:
         with writing() as conn:
-            add_limit_use(conn, list_applying_limits(conn, names), requests, 0, 0.0)
+            add_limit_use(conn, list_applicable_limits(conn, names), requests, 0, 0.0)
             conn.execute_raw(
                 "update limit_seconds set since = since - $1 where since > extract(epoch from now()) - 5",
                 (seconds_ago,),
@@ -154,7 +154,7 @@ def test_a_minute_is_any_60_seconds_and_a_limit_counts_from_when_it_is_set(fleet
 
     def waits() -> float | None:
         with writing() as conn:
-            wait = find_request_wait(conn, list_applying_limits(conn, names))
+            wait = find_request_wait(conn, list_applicable_limits(conn, names))
         return wait.seconds if wait else None
 
     assert fleet("limits", "user=*", "--requests", "10").code == 0

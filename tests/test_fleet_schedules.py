@@ -129,7 +129,7 @@ def test_a_time_whose_worker_was_killed_is_tried_again_and_starts_one_run(
         assert conn.execute(jobs).fetchall() == [("todo", int(due), True)]
     monkeypatch.setattr(schedule_process, "exit_when_worker_ends", lambda: None)
     with monkeypatch.context() as patch:
-        patch.setattr(schedule_process.queue, "record_schedule_start", _cut)
+        patch.setattr(schedule_process.queue, "record_start_and_enqueue_next", _cut)
         assert schedule_process.main(name, due, str(resolve_state_directory())) == schedule_process.TRY_AGAIN
     assert schedule_process.main(name, due, str(resolve_state_directory())) == 0
     (row,) = fleet("runs", "--json").json

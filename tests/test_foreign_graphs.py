@@ -24,7 +24,13 @@ from starlette.requests import Request
 from interlock.engine import Decision, Options, Outcome, resume_sync, run_sync
 from interlock.engine.client import Client
 from interlock.engine.diagrams import render_diagram
-from interlock.engine.read import list_runs, list_step_rows, list_steps, list_waiting_tasks, root_node_path
+from interlock.engine.read import (
+    count_consecutive_root_nodes,
+    list_runs,
+    list_step_rows,
+    list_steps,
+    list_waiting_tasks,
+)
 from interlock.engine.read.run_path import build_run_path
 from interlock.engine.store import Store
 from interlock.engine.store.checkpoints import list_root_checkpoints
@@ -35,7 +41,7 @@ from interlock.graphs.stored_values import StorableTypes
 from interlock.nodes import guarded_tools
 from interlock.state.deps import Deps
 from interlock.state.errors import ConfigError, InputError, RunError, UntrustedError, UserError
-from interlock.web.page_views import get_state as state_on_page
+from interlock.web.page_views import get_state_with_changes as state_on_page
 
 AGENT = '''
 """Plans, and carries its plan out."""
@@ -140,7 +146,11 @@ def test_a_graph_runs_from_its_file_is_drawn_with_those_inside_it_and_its_own_cl
     )
     (row,) = list_runs(options.home)
     assert (row.status, row.title) == ("done", "tea")
-    assert root_node_path(list_steps(options.home, row.run)) == [("plan", 1), ("work", 1), ("review", 1)]
+    assert count_consecutive_root_nodes(list_steps(options.home, row.run)) == [
+        ("plan", 1),
+        ("work", 1),
+        ("review", 1),
+    ]
     assert "planning" not in capsys.readouterr().out  # stdout is for the answer
 
 
@@ -943,7 +953,9 @@ def test_a_breakpoint_waits_for_a_decision_whatever_resumes_the_run(
         (request,) = outcome.pending
         assert [one["id"] for one in again.pending] == [request["id"]]
         assert request["reason"] == f"a breakpoint of the graph: {where}"
-        assert [node for node, _ in root_node_path(list_steps(options.home, outcome.run))] == ran
+        assert [
+            node for node, _ in count_consecutive_root_nodes(list_steps(options.home, outcome.run))
+        ] == ran
         outcome = resume_sync(
             outcome.run, decisions=[Decision(request["id"], "proceed_once")], options=options
         )

@@ -437,7 +437,7 @@ def questions_in(module: ast.Module) -> Iterator[str]:
             if node.func.id in ("hasattr", "getattr") and {*kinds} & {
                 "graph",
                 "factory",
-                "accepts_any_input",
+                "accepts_non_object_input",
             }:
                 yield text
         elif isinstance(node, ast.MatchClass) and WAYS_OF_WORKFLOWS.fullmatch(ast.unparse(node.cls)):

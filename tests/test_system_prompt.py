@@ -226,7 +226,9 @@ def test_the_diagram_draws_every_section_as_a_branch_behind_its_condition() -> N
         (texts[when], name) for when, then in branches for name in re.findall(r"\d+\. (\w+)", texts[then])
     }
     tables = {"main": MAIN, "task": TASK, "small_main": SMALL, "small_task": SMALL_TASK}
-    assert found == {(section.joined_conditions, section.name) for table in tables.values() for section in table}
+    assert found == {
+        (section.conditions_text, section.name) for table in tables.values() for section in table
+    }
     for name, table in tables.items():
         of_it = [texts[then] for when, then in branches if re.fullmatch(rf"gather_{name}_if\d+", when)]
         numbered = sorted(re.findall(r"(\d+)\. (\w+)", " ".join(of_it)), key=lambda one: int(one[0]))

@@ -10,7 +10,7 @@ from interlock.services.files.filesystem import OutputFiles, write_atomically
 from interlock.services.files.workspace import FolderWorkspace
 from interlock.services.process.processes import SupervisedProcesses
 from interlock.services.secrets.environment import tool_environment
-from interlock.state.calls import CallKey, ToolError, ToolResult, result_of_tool_error
+from interlock.state.calls import CallKey, ToolError, ToolResult, tool_error_result
 from interlock.state.settings import Settings
 from interlock.state.tooling import FileChange, ToolContext
 from interlock.tools.table import TOOLS
@@ -66,7 +66,7 @@ class Calls:
         try:
             return self.play(tool.run(tool.args.model_validate(args), self.context))
         except ToolError as error:
-            return result_of_tool_error(error)
+            return tool_error_result(error)
 
     def plan(
         self, name: str, earlier: Mapping[str, bytes] | None = None, **args: Any
@@ -77,7 +77,7 @@ class Calls:
         try:
             return self.play(tool.plan(tool.args.model_validate(args), self.context, earlier or {}))
         except ToolError as error:
-            return result_of_tool_error(error)
+            return tool_error_result(error)
 
     def text(self, name: str, **args: Any) -> str:
         """What the model reads after a call that succeeds."""

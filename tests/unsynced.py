@@ -31,4 +31,4 @@ def sync_nothing() -> None:
     os.fsync = lambda file: None
     sqlite.sqlite3 = SimpleNamespace(**{**vars(sqlite3), "connect": _connected})
     sqlite.Sqlite.connect = _unsynced
-    SqliteConnection._full_sync = lambda conn: nullcontext()
+    SqliteConnection._use_full_sync = lambda conn: nullcontext()

@@ -19,13 +19,13 @@ from typing import IO
 import shared
 from patience import HANG_S
 
-from interlock.cli.warm.fork_client import Fork, Forker
+from interlock.cli.warm.fork_client import Fork, ForkClient
 
 
 @cache
-def forker() -> Forker:
+def forker() -> ForkClient:
     """Started when first needed: which server's databases are for stores is known by then."""
-    made = Forker([str(Path(__file__).with_name("forker.py")), os.environ.get("TEST_SERVER", "")])
+    made = ForkClient([str(Path(__file__).with_name("forker.py")), os.environ.get("TEST_SERVER", "")])
     if shared.IS_OFFERED:
         made.adopt_server(socket.socket(fileno=shared.given("forker")[1][0]))
     atexit.register(made.stop_server)
@@ -61,8 +61,10 @@ class Warm(Fork):
         words = ("terminal" if terminal else "", str(program or ""), *arguments)
         with Path(os.devnull).open("r+b") as nothing:
             streams = [nothing.fileno() if fd == subprocess.DEVNULL else fd for fd in (stdin, stdout, stderr)]
-            door = forker().connect_to_server().fileno()
-            super().__init__(forker().request_fork("forker", words, env, str(cwd), (*streams, door)))
+            door = forker().connect_or_start_server().fileno()
+            super().__init__(
+                forker().request_fork_status_pipe("forker", words, env, str(cwd), (*streams, door))
+            )
         for end in ends:
             os.close(end)
 

@@ -83,7 +83,7 @@ class AppliedBlocks:
         """Error code of the first block, if none was applied."""
         return self.failed[min(self.failed)].code
 
-    def current_line(self, line: int) -> int:
+    def to_current_line(self, line: int) -> int:
         """Return where a line of the original is now, as far as other blocks moved it; 0 stays 0."""
         return line + sum(count for other, count in self.moved if other < line) if line else 0
 
@@ -128,7 +128,7 @@ def _apply_block(applied: AppliedBlocks, display_path: str, number: int, block: 
     if wrong := _block_problem(block):
         return wrong
     text = applied.file.text.removesuffix("\n")
-    found = locate_block(display_path, text, block, applied.current_line, applied.work)
+    found = locate_block(display_path, text, block, applied.to_current_line, applied.work)
     if isinstance(found, EditProblem):
         return found
     if found.block is not block and (wrong := _block_problem(found.block)):

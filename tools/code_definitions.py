@@ -103,12 +103,12 @@ def _capture_nodes(grammar: "Language", query: "Query", source: bytes) -> "dict[
         tree = parser.parse(lambda at, _: source[at : at + _PIECE], progress_callback=late)
     except ValueError:
         return {}
-    if tree.root_node.has_error and _has_too_wide_error_node(tree):
+    if tree.root_node.has_error and _has_oversized_error_node(tree):
         return {}
     return QueryCursor(query).captures(tree.root_node)
 
 
-def _has_too_wide_error_node(tree: "Tree") -> bool:
+def _has_oversized_error_node(tree: "Tree") -> bool:
     cursor = tree.walk()
     while True:
         node = cursor.node

@@ -280,7 +280,7 @@ class WriteTodosArgs(Args):
     )
 
     @model_validator(mode="after")
-    def _allow_one_active_step(self) -> "WriteTodosArgs":
+    def _require_at_most_one_active_step(self) -> "WriteTodosArgs":
         active = sum(todo.status == "in_progress" for todo in self.todos)
         if active > 1:
             raise ValueError(f"{active} steps are in_progress, expected at most one")

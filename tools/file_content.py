@@ -187,17 +187,17 @@ _MEDIA = (
 )
 
 
-def has_media_name(name: str) -> bool:
+def is_media_file_name(name: str) -> bool:
     """Return whether a file's name looks like a picture or PDF."""
     mime = mimetypes.guess_type(name)[0] or ""
     return (mime.startswith("image/") and mime != "image/svg+xml") or mime == "application/pdf"
 
 
-def to_media_part(display_path: str, data: bytes) -> DataPart | str | None:
+def to_media_part_or_notice(display_path: str, data: bytes) -> DataPart | str | None:
     """The part, or a line saying why there is none; None: neither content nor name is a picture or PDF."""
     mime = next((mime for mark, at, mime in _MEDIA if data[at : at + len(mark)] == mark), "")
     if not mime:
-        if not has_media_name(display_path):
+        if not is_media_file_name(display_path):
             return None
         return (
             f"[{display_path!r} is named like a picture or PDF, but its bytes are none that models take "

@@ -11,7 +11,7 @@ from pydantic import Field, field_validator
 from interlock.state.calls import FileState, Preview, ToolError
 from interlock.state.messages import DataPart, Message, TextPart
 from interlock.state.tooling import Args, FileChange, Tool, ToolContext
-from interlock.tools.file_content import to_media_part
+from interlock.tools.file_content import to_media_part_or_notice
 from interlock.tools.workspace_files import prepare_write_target, read_file_bytes
 
 _TYPES = {".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".webp": "image/webp"}
@@ -30,7 +30,7 @@ class GenerateImageArgs(Args):
 
     @field_validator("path")
     @classmethod
-    def _require_picture_name(cls, value: str) -> str:
+    def _require_picture_suffix(cls, value: str) -> str:
         if PurePath(value).suffix.lower() not in _TYPES:
             raise ValueError(f"expected a name that ends in {', '.join(_TYPES)}")
         return value
@@ -65,7 +65,7 @@ def _build_image_request(args: GenerateImageArgs, context: ToolContext) -> Messa
     if args.image is None:
         return Message(role="user", content=args.prompt)
     path = context.workspace.resolve_readable(args.image)
-    part = to_media_part(args.image, read_file_bytes(context.workspace, path))
+    part = to_media_part_or_notice(args.image, read_file_bytes(context.workspace, path))
     if not isinstance(part, DataPart) or part.type != "image":
         raise ToolError(
             "not_a_picture", f"{args.image!r} isn't a picture that models accept (PNG, JPEG, GIF, WebP)."

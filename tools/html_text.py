@@ -59,7 +59,7 @@ class HtmlTextParser(HTMLParser):
         elif tag == "a":
             self._links.append((dict(attrs).get("href") or "", len(self._parts)))
         else:
-            self._break_line(tag)
+            self._break_line_for_block_tag(tag)
             self._pre += tag == "pre"
             if tag == "li":
                 self._parts.append("- ")
@@ -77,7 +77,7 @@ class HtmlTextParser(HTMLParser):
             self._close_link(*self._links.pop())
         else:
             self._pre = max(0, self._pre - (tag == "pre"))
-            self._break_line(tag)
+            self._break_line_for_block_tag(tag)
 
     def handle_data(self, data: str) -> None:
         if self._in_title:
@@ -107,7 +107,7 @@ class HtmlTextParser(HTMLParser):
     def _is_at_line_start(self) -> bool:
         return not self._parts or self._parts[-1].endswith("\n") or not self._parts[-1]
 
-    def _break_line(self, tag: str) -> None:
+    def _break_line_for_block_tag(self, tag: str) -> None:
         """Start a line, and leave a blank one, if the tag does."""
         blank = tag in _PARAGRAPHS or tag in _HEADINGS
         if (blank or tag in _LINES) and not self._is_at_line_start():

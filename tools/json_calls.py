@@ -88,7 +88,7 @@ def parse_json_object(text: str) -> dict[str, Any] | None:
     return cast(dict[str, Any], found) if isinstance(found, dict) else None
 
 
-def parse_call_object(value: Any, names: set[str]) -> JsonCall | None:
+def parse_call_object(value: Any, tool_names: set[str]) -> JsonCall | None:
     """Return the call in a value `{"name": …, "args" | "arguments" | "parameters": {…}}`, or inside `function` or
     `call`; else None."""
     if not isinstance(value, dict):
@@ -100,7 +100,7 @@ def parse_call_object(value: Any, names: set[str]) -> JsonCall | None:
     name = found.get("name", found.get("tool"))
     args = next((found[key] for key in ("args", "arguments", "parameters", "input") if key in found), None)
     args = parse_json_object(args) if isinstance(args, str) else args
-    if not isinstance(name, str) or name not in names or not isinstance(args, dict):
+    if not isinstance(name, str) or name not in tool_names or not isinstance(args, dict):
         return None
     return name, cast(dict[str, Any], args)
 
@@ -209,7 +209,7 @@ class ModelKnowledge:
             self.files[path] = args.get(what)
             self.calls_since_change, self.last_output = [], None
         elif call.name == _EDIT and path in self.files:
-            self.files[path] = _apply_edit(self.files[path], args) if worked else None
+            self.files[path] = _apply_edit_if_unique(self.files[path], args) if worked else None
             self.calls_since_change, self.last_output = (
                 ([], None) if worked else (self.calls_since_change, self.last_output)
             )
@@ -231,7 +231,7 @@ def _is_same_call(call: ToolCall, other: ToolCall) -> bool:
     return (call.name, call.args) == (other.name, other.args)
 
 
-def _apply_edit(text: str | None, args: Mapping[str, str]) -> str | None:
+def _apply_edit_if_unique(text: str | None, args: Mapping[str, str]) -> str | None:
     """Return the text after an edit that has one place in it, else None."""
     old, new = args.get("old_string", ""), args.get("new_string", "")
     return text.replace(old, new) if text is not None and text.count(old) == 1 else None

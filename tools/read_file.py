@@ -21,10 +21,10 @@ from interlock.tools.file_content import (
     media_placeholder,
     omitted_lines_heading,
     split_lines,
-    to_media_part,
+    to_media_part_or_notice,
 )
 from interlock.tools.search.ripgrep import compile_glob, expand_braces, has_glob_characters
-from interlock.tools.workspace_files import path_kind, read_file_bytes, resolve_allowed_file
+from interlock.tools.workspace_files import path_kind, read_file_bytes, resolve_file_if_allowed
 
 
 class ReadFileArgs(Args):
@@ -55,7 +55,7 @@ def _read_file(args: ReadFileArgs, workspace: Workspace) -> ToolResult:
     path = workspace.resolve_readable(args.file_path)
     data = read_file_bytes(workspace, path)
     shown = workspace.display_path(path)
-    if media := to_media_part(shown, data):
+    if media := to_media_part_or_notice(shown, data):
         if isinstance(media, str):
             raise ToolError("not_an_image", media.strip("[]"))
         line = media_placeholder(shown, media, len(data))
@@ -176,7 +176,7 @@ def _choose_files(
     excluded = [_compile_relative_glob(pattern, workspace) for pattern in args.exclude]
     defaults = [compile_glob(pattern) for pattern in _DEFAULT_EXCLUDES] if args.use_default_excludes else []
     for pattern in args.include:
-        for path, named in _find_files_of_pattern(stop, pattern, args, workspace, problems):
+        for path, named in _find_files_matching_pattern(stop, pattern, args, workspace, problems):
             stop.raise_if_stopped()
             name = workspace.display_path(path)
             # What is named is read: defaults apply only below the folder that the pattern starts with.
@@ -190,7 +190,7 @@ def _compile_relative_glob(pattern: str, workspace: Workspace) -> Callable[[str]
     return compile_glob(pattern.removeprefix(f"{workspace.root}/").removeprefix("./"))
 
 
-def _find_files_of_pattern(
+def _find_files_matching_pattern(
     stop: StopFlag, pattern: str, args: ReadManyFilesArgs, workspace: Workspace, problems: list[ToolError]
 ) -> Iterator[tuple[Path, Path | None]]:
     """Yield files with the folder that the pattern names; None: it names the file itself. Append to `problems`."""
@@ -224,7 +224,7 @@ def _find_files_of_pattern(
             right = [
                 f
                 for f in right
-                if resolve_allowed_file(workspace, f, allow_ignored=not args.respect_git_ignore)
+                if resolve_file_if_allowed(workspace, f, allow_ignored=not args.respect_git_ignore)
             ]
             refusals += [] if right else [refused]
         found += [(file, folder) for file in right]
@@ -261,7 +261,7 @@ def _read_and_format_file(
     args: ReadManyFilesArgs, workspace: Workspace, path: Path, is_named: bool, max_chars: int
 ) -> str | None:
     """Return text shown for one file; None: skipped, as it isn't text and wasn't named."""
-    real = resolve_allowed_file(workspace, path, allow_ignored=not args.respect_git_ignore)
+    real = resolve_file_if_allowed(workspace, path, allow_ignored=not args.respect_git_ignore)
     if real is None:  # a link was created since it was found
         return "[may not be read]"
     try:

@@ -14,8 +14,8 @@ from interlock.tools.matcher.edit import (
     EditProblem,
     PlacedEdit,
     apply_spans,
-    create_existing_file_problem,
     edit_strings_problem,
+    file_already_exists_problem,
     locate_edit_with_corrections,
 )
 from interlock.tools.matcher.windows import Span, WorkBudget
@@ -62,7 +62,7 @@ def _plan_change(
         message = f"Created {target.display_path!r}: {format_count(len(split_lines(new)), 'line')}."
         return target.to_file_change(target.encode(new), message)
     if not old:
-        raise ToolError(*create_existing_file_problem(target.display_path, target.file))
+        raise ToolError(*file_already_exists_problem(target.display_path, target.file))
     return _plan_edit(
         target, target.file, old, new, args.expected_replacements, WorkBudget(check=stop.raise_if_stopped)
     )

@@ -93,9 +93,9 @@ class TagParser:
         self._text += self._shown
         return "".join(self._shown)
 
-    def close(self, *, cut: bool = False) -> str:
+    def close(self, *, truncated: bool = False) -> str:
         """End the message; return the remaining text. A call with complete parameters counts without its closing tag,
-        unless the message was `cut` off."""
+        unless the message was `truncated` off."""
         rest, self._buffer, self._shown = self._buffer, "", []
         if not self._tool:
             self._shown = [rest]
@@ -105,7 +105,7 @@ class TagParser:
             self._turn_call_into_text()
             return self._flush_shown_text()
         name = self._param or self._tool
-        if self._param or cut or (rest.strip() and not f"</{self._tool}>".startswith(rest.strip())):
+        if self._param or truncated or (rest.strip() and not f"</{self._tool}>".startswith(rest.strip())):
             self._reject_call(f"the call of {self._tool} ended before </{name}>")
         else:
             self._end_call()
@@ -201,12 +201,12 @@ class TagParser:
             self._blank = self._blank and text.isspace()
         return end
 
-    def _append_parameter_tag(self, name: str, opens: bool, tag: str) -> None:
-        self._parameter_tags.append(_ParameterTag(name, opens, self._length, self._length + len(tag)))
+    def _append_parameter_tag(self, name: str, is_opening: bool, tag: str) -> None:
+        self._parameter_tags.append(_ParameterTag(name, is_opening, self._length, self._length + len(tag)))
         self._inside.append(tag)
         self._length += len(tag)
         self._blank = True
-        if name in RAW and not opens:
+        if name in RAW and not is_opening:
             self._closed = name
 
     def _end_call(self) -> None:

@@ -189,7 +189,7 @@ def resolve_directory(workspace: Workspace, path: str) -> Path:
     return real
 
 
-def resolve_allowed_file(workspace: Workspace, path: Path, *, allow_ignored: bool) -> Path | None:
+def resolve_file_if_allowed(workspace: Workspace, path: Path, *, allow_ignored: bool) -> Path | None:
     """Return a found file's real path if it may be read, else None; with `allow_ignored`, also if git ignores it."""
     # Git-ignored files can be written but not read; private files can be neither.
     for check in (
@@ -274,7 +274,7 @@ def _suggest_similar_names(workspace: Workspace, path: Path) -> str:
     except (OSError, PathRefused):
         return f" There is no directory {workspace.display_path(path.parent)!r} either; find it with glob."
     near = difflib.get_close_matches(path.name, names, n=3, cutoff=0.6)
-    seen = [name for name in near if not _is_hidden(workspace, path.parent / name)]
+    seen = [name for name in near if not _is_ignored_or_refused(workspace, path.parent / name)]
     if not seen:
         return " Find it with glob or list_directory."
     return (
@@ -282,7 +282,7 @@ def _suggest_similar_names(workspace: Workspace, path: Path) -> str:
     )
 
 
-def _is_hidden(workspace: Workspace, path: Path) -> bool:
+def _is_ignored_or_refused(workspace: Workspace, path: Path) -> bool:
     try:
         return workspace.is_ignored(workspace.resolve_readable(str(path)))
     except PathRefused:

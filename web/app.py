@@ -49,11 +49,11 @@ GET   /api/runs/{run}                 view    views.get_run
 GET   /api/runs/{run}/events          view    events.stream_run_events
 GET   /api/runs/{run}/diagram         view    views.get_run_diagram
 GET   /api/runs/{run}/path            view    views.get_run_diagram_marks
-GET   /api/runs/{run}/prompt          view    views.get_accepts_prompt
+GET   /api/runs/{run}/prompt          view    views.get_follow_up_prompt_availability
 GET   /api/runs/{run}/steps           view    views.list_steps
 GET   /api/runs/{run}/calls           view    views.list_calls
 GET   /api/runs/{run}/calls/{call}/output  view    views.get_call_output
-GET   /api/runs/{run}/state           view    views.get_state
+GET   /api/runs/{run}/state           view    views.get_state_with_changes
 GET   /api/runs/{run}/seen            view    views.get_conversation_extent
 GET   /api/runs/{run}/diff            view    views.get_diff
 POST  /api/runs/{run}/replay          view    views.replay_run
@@ -63,7 +63,7 @@ POST  /api/runs/{run}/decide          decide  actions.decide_requests
 POST  /api/runs/{run}/prompt          drive   actions.send_prompt
 POST  /api/runs/{run}/stop            drive   actions.stop_run
 POST  /api/runs/{run}/fork            drive   actions.fork_run
-POST  /api/runs/{run}/rewind          drive   actions.rewind_run
+POST  /api/runs/{run}/rewind          drive   actions.preview_or_rewind_run
 POST  /api/runs/{run}/undo            drive   actions.undo_changes
 """
 
@@ -75,7 +75,7 @@ class PageServer:
         self.options, self.client = options, Client(options)
         self.served = page_views.PageContext(options, self.client, IsolatedRunner(), RunResumer(options))
         self.tokens, self._port = Tokens(options.home), access.port
-        theirs = self.client.load_listed_app()
+        theirs = self.client.load_trusted_langgraph_app()
         visitors = AppAuth(theirs) if theirs and theirs.auth else None
         routes, resume = build_routes_and_resume_callback(self.client, theirs, visitors)
         self._theirs = [AppRoutes(theirs.routes, visitors)] if theirs and theirs.routes else []

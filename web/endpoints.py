@@ -45,7 +45,7 @@ def make_endpoint(
         try:
             if role:
                 check_role(request.state.person, required_role(role, request.query_params))
-                forbid_user_code_by_role(request.state.person)
+                forbid_user_code_without_drive_role(request.state.person)
             made = await handler(request)
             return made if isinstance(made, Response) else JSONResponse(made)
         except RefusedError as error:
@@ -87,7 +87,7 @@ def check_role(person: Person, role: str) -> None:
         raise RefusedError(403, f"This needs the role {role!r}. {why}")
 
 
-def forbid_user_code_by_role(person: Person) -> None:
+def forbid_user_code_without_drive_role(person: Person) -> None:
     """Let what answers this person run no code of users, unless they may start runs: files change, and a look at a run
     must not run what they hold now."""
     why = person.why or f"This token has {person.role!r}."

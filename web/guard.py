@@ -171,7 +171,7 @@ class Guard:
             return
         origin = Headers(scope=scope).get("origin", "")
         sender = _add_security_headers(send, origin if origin in self._origins else "")
-        if refusal := await self._find_refusal(scope):
+        if refusal := await self._check_request_or_refuse(scope):
             if scope["type"] == "websocket":
                 await send({"type": "websocket.close", "code": 1008})
             else:
@@ -191,14 +191,14 @@ class Guard:
             nonlocal checked
             goes_on = message.get("more_body") or message["type"] == "websocket.send"
             if goes_on and time.monotonic() - checked >= _RECHECK_S:
-                if await self._find_refusal(scope):
+                if await self._check_request_or_refuse(scope):
                     return scope["state"]["cut"]()
                 checked = time.monotonic()
             await send(message)
 
         return send_unless_revoked
 
-    async def _find_refusal(self, scope: Scope) -> Response | None:
+    async def _check_request_or_refuse(self, scope: Scope) -> Response | None:
         headers = Headers(scope=scope)
         if "content-length" in headers and "transfer-encoding" in headers:
             # A proxy may read the one and this server the other: what follows would be another person's request.

@@ -135,7 +135,7 @@ def _draw_diagram(isolated_task: IsolatedTask) -> dict[str, Any]:
 
     groups = [group for group in isolated_task.given["show"] if group in GROUPS] or GROUPS
     workflow, depth, session = (
-        _load_workflow_or_shipped(isolated_task),
+        _load_user_or_shipped_workflow(isolated_task),
         isolated_task.given["depth"],
         isolated_task.given["session"],
     )
@@ -146,7 +146,7 @@ def _draw_diagram(isolated_task: IsolatedTask) -> dict[str, Any]:
     }
 
 
-def _load_workflow_or_shipped(isolated_task: IsolatedTask) -> "Pipeline | str":
+def _load_user_or_shipped_workflow(isolated_task: IsolatedTask) -> "Pipeline | str":
     """With the nodes that settings add; if its folder is gone or its settings are wrong now, ours of that name."""
     folder = isolated_task.options.workspace
     try:

@@ -64,7 +64,7 @@ async def decide_requests(page: PageContext, request: Request) -> Any:
         for one in cast("list[Any]", decisions)
     ]
     if row.queue is None and row.status != "running":  # the server drives it on
-        await asyncio.to_thread(page.client.check_run_drivable, row.run)
+        await asyncio.to_thread(page.client.check_run_defined_on_this_host, row.run)
     await asyncio.to_thread(page.client.record_decisions, row.run, made, request.state.person.name)
     # Its driver takes the answer up; where workers drive, it is saved with the job of one.
     if row.queue is None and run_from_path(page.client, request).status != "running":
@@ -74,10 +74,10 @@ async def decide_requests(page: PageContext, request: Request) -> Any:
     return {"decided": len(made)}
 
 
-def _build_decision(waiting: Mapping[str, Any], answer: Mapping[str, Any]) -> Decision:
+def _build_decision(waiting_requests: Mapping[str, Any], answer: Mapping[str, Any]) -> Decision:
     """The decision that an answer makes. Raises `UserError`, or `RefusedError` for a request that no longer waits."""
     name, choice, text = str(answer.get("id")), answer.get("choice"), str(answer.get("text") or "")
-    request = waiting.get(name)
+    request = waiting_requests.get(name)
     if request is None:
         raise RefusedError(409, f"Request {name!r} no longer waits: it was decided elsewhere, or withdrawn.")
     if choice == "modify":
@@ -122,18 +122,18 @@ def _read_step(body: Mapping[str, Any], run: str) -> int | None:
 async def fork_run(page: PageContext, request: Request) -> Any:
     row, given = run_from_path(page.client, request), await read_json_body(request)
     step, here = _read_step(given, row.run), bool(given.get("in_place"))
-    await asyncio.to_thread(page.client.check_folder_trusted, row.run)
+    await asyncio.to_thread(page.client.check_run_folder_trusted, row.run)
     made = await asyncio.to_thread(lambda: page.client.fork_run(row.run, step, in_place=here))
     return {"run": made.run, "workspace": made.workspace}
 
 
-async def rewind_run(page: PageContext, request: Request) -> Any:
+async def preview_or_rewind_run(page: PageContext, request: Request) -> Any:
     """Without `sure`: what going back to a step would do to the files."""
     row, given = run_from_path(page.client, request), await read_json_body(request)
     step = _read_step(given, row.run)
     if step is None:
         raise RefusedError(422, f"To which step? Give `step`. See: interlock history {row.run}")
-    await asyncio.to_thread(page.client.check_folder_trusted, row.run)
+    await asyncio.to_thread(page.client.check_run_folder_trusted, row.run)
     found = await asyncio.to_thread(page.client.plan_rewind, row.run, step)
     if not given.get("sure"):
         return {"changes": [change._asdict() for change in found.changes]}
@@ -143,6 +143,6 @@ async def rewind_run(page: PageContext, request: Request) -> Any:
 async def undo_changes(page: PageContext, request: Request) -> Any:
     row, given = run_from_path(page.client, request), await read_json_body(request)
     call = given.get("call")
-    await asyncio.to_thread(page.client.check_folder_trusted, row.run)
+    await asyncio.to_thread(page.client.check_run_folder_trusted, row.run)
     changed = await asyncio.to_thread(page.client.undo_changes, row.run, None if call is None else str(call))
     return {"changed": [change._asdict() for change in changed]}

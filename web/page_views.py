@@ -13,7 +13,7 @@ from starlette.responses import PlainTextResponse, Response
 from interlock.cli.parsing import parse_since_time
 from interlock.cli.render.output import format_compact_number, format_dollars
 from interlock.engine.client import ENDED, TALKING, Client, Options, RunRow
-from interlock.engine.client.decision_lines import call_decisions_line, call_status_text
+from interlock.engine.client.decision_lines import call_status_text, format_call_decisions
 from interlock.engine.client.requests import RequestView, describe_request
 from interlock.services.files.filesystem import UnreadableError
 from interlock.state.errors import UserError
@@ -204,7 +204,7 @@ async def get_run_diagram_marks(page: PageContext, request: Request) -> Any:
     step = read_query_step(request, row.run)
     whole = await asyncio.to_thread(page.client.read_graph_path, row.run)
     drawn = await _draw_graph(page, Path(row.workspace), row.workflow, request, whole.has_session_hooks)
-    marks = await asyncio.to_thread(page.client.compute_drawing_marks, row.run, drawn["edges"], step)
+    marks = await asyncio.to_thread(page.client.compute_diagram_marks, row.run, drawn["edges"], step)
     return marks._asdict()
 
 
@@ -216,11 +216,11 @@ async def _require_run_with_trusted_code(page: PageContext, request: Request) ->
 
 
 async def _draw_graph(
-    page: PageContext, folder: Path, workflow: str, request: Request, session: bool = False
+    page: PageContext, folder: Path, workflow: str, request: Request, with_session_hooks: bool = False
 ) -> Mapping[str, Any]:
     depth = min(read_query_number(request, "depth", 1) or 1, 4)
     show = request.query_params.get("show", "").split(",")
-    given = {"depth": depth, "show": show, "session": session}
+    given = {"depth": depth, "show": show, "session": with_session_hooks}
     return await page.isolated.run_task_cached(
         IsolatedTask("diagram", replace(page.options, workspace=folder), workflow, given)
     )
@@ -238,7 +238,7 @@ def get_run(page: PageContext, request: Request) -> Any:
     }
 
 
-async def get_accepts_prompt(page: PageContext, request: Request) -> Any:
+async def get_follow_up_prompt_availability(page: PageContext, request: Request) -> Any:
     """Return whether a run goes on with another prompt."""
     row = run_from_path(page.client, request)
     if row.workflow in TALKING:
@@ -265,7 +265,7 @@ def list_calls(page: PageContext, request: Request) -> Any:
     return [
         {
             **{key: getattr(call, key) for key in keys},
-            "who": call_decisions_line(call),
+            "who": format_call_decisions(call),
             "came_to": call_status_text(call),
         }
         for call in made
@@ -284,7 +284,7 @@ def get_call_output(page: PageContext, request: Request) -> Any:
     return PlainTextResponse(text, headers={"content-disposition": "attachment; filename=output.txt"})
 
 
-def get_state(page: PageContext, request: Request) -> Any:
+def get_state_with_changes(page: PageContext, request: Request) -> Any:
     """Return the state after a step, and what the keys that it changed held before."""
     client, run = page.client, run_from_path(page.client, request).run
     step = read_query_step(request, run)
@@ -307,7 +307,7 @@ def get_conversation_extent(page: PageContext, request: Request) -> Any:
     step = read_query_step(request, row.run)
     if step is None:
         raise RefusedError(422, "Which step? Give ?step=N.")
-    return page.client.extent_at_step(row.run, step)._asdict()
+    return page.client.record_extent_at_step(row.run, step)._asdict()
 
 
 def get_diff(page: PageContext, request: Request) -> Any:
@@ -348,10 +348,16 @@ def get_statistics(page: PageContext, request: Request) -> dict[str, Any]:
     by = by if by in _KEYS else "day"
     found = page.client.statistics(by, parse_since_time("30d"))
     rows = [[key, *_statistics_cells(sums)] for key, sums in found.items()]
-    return {"by": by, "keys": _KEYS, "columns": [by, *_COLUMNS], "rows": rows, "chart": _bar_chart(found)}
+    return {
+        "by": by,
+        "keys": _KEYS,
+        "columns": [by, *_COLUMNS],
+        "rows": rows,
+        "chart": _cost_or_token_bar_chart(found),
+    }
 
 
-def _bar_chart(sums_by_key: Mapping[str, "Sums"]) -> dict[str, Any]:
+def _cost_or_token_bar_chart(sums_by_key: Mapping[str, "Sums"]) -> dict[str, Any]:
     """Return a bar for each key: its cost, or its tokens where no cost is known."""
     what, values = "Cost", {key: sums.usd for key, sums in sums_by_key.items()}
     if not any(values.values()):
@@ -361,14 +367,14 @@ def _bar_chart(sums_by_key: Mapping[str, "Sums"]) -> dict[str, Any]:
         )
     most = max(values.values(), default=0.0)
     bars = [
-        {"key": key, "part": value / most, "shown": _format_figure(what, value)}
+        {"key": key, "part": value / most, "shown": _format_cost_or_tokens(what, value)}
         for key, value in values.items()
         if most
     ]
-    return {"what": what, "most": _format_figure(what, most), "bars": bars}
+    return {"what": what, "most": _format_cost_or_tokens(what, most), "bars": bars}
 
 
-def _format_figure(kind: str, value: float) -> str:
+def _format_cost_or_tokens(kind: str, value: float) -> str:
     return format_dollars(value) if kind == "Cost" else format_compact_number(int(value))
 
 

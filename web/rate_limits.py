@@ -61,7 +61,7 @@ class RateLimits:
         await self.release_turn(run)
         return False
 
-    async def wait_for_exit_or_cancel(self, run: str, process: "Child | AdoptedProcess") -> None:
+    async def wait_for_exit_and_forward_cancel(self, run: str, process: "Child | AdoptedProcess") -> None:
         """Wait for the end of a drive's process, and stop it if somebody cancels the run elsewhere."""
         looked = time.monotonic()
         while process.poll() is None:

@@ -64,13 +64,13 @@ def required_role(
         thread_interrupts
         and thread_interrupts.open_interrupts
         and thread_interrupts.is_same_assistant
-        and _is_only_answer(drive_body)
+        and _is_only_interrupt_answer(drive_body)
     ):
         return "drive"
     return route_role
 
 
-def _is_only_answer(body: Mapping[str, Any]) -> bool:
+def _is_only_interrupt_answer(body: Mapping[str, Any]) -> bool:
     """Return whether the body of a drive answers interrupts, and asks for nothing else."""
     given = {name: value for name, value in body.items() if not _is_empty_field(name, value)}
     command: Any = given.get("command")

@@ -56,7 +56,7 @@ class RunResumer:
                 drive_process.DriveJob(self._options, row.run, prompt=prompt)
             )
             return ""
-        if await self._is_already_queued(row.run):
+        if await self._is_queued_after_grace_period(row.run):
             if prompt is None:
                 return ""  # whoever stands there takes up what was decided
             raise BusyError(
@@ -69,7 +69,7 @@ class RunResumer:
         self._schedule_drive(row.run, began)
         return await began
 
-    async def _is_already_queued(self, run: str) -> bool:
+    async def _is_queued_after_grace_period(self, run: str) -> bool:
         """Return whether a run is in line already."""
         until = time.monotonic() + _LEAVE_S
         # A drive that was cancelled elsewhere learns of it at its next look, and would take the turn of this one.
@@ -131,7 +131,7 @@ class RunResumer:
                 await self._turns.wait_for_turn(one, run, one.body["workflow"], on_wait=report_wait)
                 process = await self._start_drive_process(one)
                 report_wait("")
-            await self._turns.wait_for_exit_or_cancel(run, process)
+            await self._turns.wait_for_exit_and_forward_cancel(run, process)
             if (now := self._find_stored_prompt(run)) is None or now.body["status"] == "running":
                 return  # it ended, or its process was killed
             api_rows.update_api_row(self._home, "prompt", run, {"status": "pending"})

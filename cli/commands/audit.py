@@ -48,14 +48,14 @@ _SHOWN = ("tool", "who", "door", "choice", "rule", "mode")
 )
 def audit(args: Args) -> int | None:
     return {
-        "verify": _verify_records,
-        "log": _print_log,
+        "verify": _verify_and_report_records,
+        "log": _print_audit_log,
         "export": _export_records,
         "head": _write_signed_head,
     }[args.what](args)
 
 
-def _verify_records(args: Args) -> int:
+def _verify_and_report_records(args: Args) -> int:
     number, found = find_audit_problems(
         Client.for_this_user().home, tuple(_read_saved_heads(args.against)) if args.against else ()
     )
@@ -75,14 +75,14 @@ def _verify_records(args: Args) -> int:
 
 def _read_records(args: Args) -> Iterator[dict[str, Any]]:
     client = Client.for_this_user()
-    run = _resolve_live_or_removed_run(client, args.run) if args.run else None
+    run = _resolve_run_id_even_if_removed(client, args.run) if args.run else None
     for record in read_audit_records(client.home, parse_since_time(args.since), run):
         entry = record._asdict()
         entry["at"] = datetime.fromtimestamp(record.at).astimezone().isoformat(timespec="milliseconds")
         yield {**entry, "key": json.loads(record.key), "body": json.loads(record.body or "{}")}
 
 
-def _resolve_live_or_removed_run(client: Client, name: str) -> str:
+def _resolve_run_id_even_if_removed(client: Client, name: str) -> str:
     """Its id; a run that was removed has records, too."""
     try:
         return client.find_run(name).run
@@ -92,7 +92,7 @@ def _resolve_live_or_removed_run(client: Client, name: str) -> str:
         return name
 
 
-def _print_log(args: Args) -> None:
+def _print_audit_log(args: Args) -> None:
     found = [*_read_records(args)]
     if args.json:
         return print_json(found)

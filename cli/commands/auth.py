@@ -87,10 +87,10 @@ def _test_result_line(result: dict[str, object]) -> str:
     found = result.get("models")
     if not isinstance(found, list):
         return f"✗ {result['provider']}: {result['problem']}"
-    return f"✓ {result['provider']} works: {_format_models([str(name) for name in found])}"  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    return f"✓ {result['provider']} works: {_summarize_model_names([str(name) for name in found])}"  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
 
 
-def _format_models(model_names: list[str]) -> str:
+def _summarize_model_names(model_names: list[str]) -> str:
     return (
         f"{format_count(len(model_names), 'model')} ({join_up_to([*map(make_visible, model_names)], _NAMED)})"
         if model_names
@@ -101,23 +101,23 @@ def _format_models(model_names: list[str]) -> str:
 def _ask_and_store_credentials(options: Options, provider: str, url: str) -> None:
     from interlock.engine.client.credentials import (
         can_test_provider,
-        check_provider,
         missing_package_message,
-        shadowing_variable,
+        overriding_environment_variable,
+        require_known_provider,
         try_and_store_credentials,
     )
 
-    is_tried = can_test_provider(check_provider(provider))
+    is_tried = can_test_provider(require_known_provider(provider))
     hint = "; leave empty if none is needed" if url else ""
     key = _ask_for_key(f"Key for {provider} (hidden{hint}): ") if is_tried else ""
     found = try_and_store_credentials(options, provider, key, url)
     what = (
-        f"{provider} works: {_format_models(found)}"
+        f"{provider} works: {_summarize_model_names(found)}"
         if is_tried
         else f"{provider} is asked at {url}; not tested"
     )
     result_paint().print_line(f"{what}. Stored in ~/.gemini/.env, readable only by you.")
-    if name := shadowing_variable(options, provider):
+    if name := overriding_environment_variable(options, provider):
         remark_paint().print_line(f"warning: {name} in the environment overrides it. Unset it.")
     if missing := missing_package_message(provider):
         remark_paint().print_line(f"warning: {missing}")

@@ -151,13 +151,13 @@ def export(args: Args) -> int | None:
     ),
 )
 def diagrams(args: Args) -> int | None:
-    from interlock.engine.client.diagrams import check_diagrams, write_diagrams
+    from interlock.engine.client.diagrams import list_diagram_problems, write_diagrams
 
     if args.write:
         for path in write_diagrams(args.folder):
             result_paint().print_line(str(path))
         return None
-    problems = check_diagrams(args.folder)
+    problems = list_diagram_problems(args.folder)
     for problem in problems:
         remark_paint().print_line(problem)
     return 1 if problems else 0

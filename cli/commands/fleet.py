@@ -102,7 +102,7 @@ def wait(args: Args) -> int:
     left, away = [*names], ""
     while left:
         try:
-            _remove_and_report_ended_runs(client, names, left, quiet=args.json)
+            _stop_waiting_for_ended_runs(client, names, left, quiet=args.json)
         except StoreError as error:
             away = _report_store_outage_or_raise(error, away)
         if left and until and time.monotonic() > until:
@@ -116,7 +116,7 @@ def wait(args: Args) -> int:
     return next((code for name in names if (code := _exit_code_of_run(client, name))), 0)
 
 
-def _remove_and_report_ended_runs(
+def _stop_waiting_for_ended_runs(
     client: Client, names: list[str], remaining: list[str], *, quiet: bool
 ) -> None:
     """Take those that are over from `remaining`; the push of one that is delivered is waited for, too."""

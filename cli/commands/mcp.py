@@ -131,12 +131,12 @@ def _list_servers(args: Args) -> int:
     elif not views:
         remark_paint().print_line("No MCP servers configured here. Add one: interlock mcp add --help")
     else:
-        rows = [(v["name"], v["status"], *_server_offer_cells(v)) for v in views]
+        rows = [(v["name"], v["status"], *_server_summary_cells(v)) for v in views]
         print_table(rows, ("server", "is", "by", "offers"), flexible=(3,))
     return 1 if any(v["status"] == "failed" for v in views) else 0
 
 
-def _server_offer_cells(view: JsonFields) -> tuple[str, str]:
+def _server_summary_cells(view: JsonFields) -> tuple[str, str]:
     parts = [
         format_count(len(view[kind]), kind.removesuffix("s"))
         for kind in ("tools", "resources", "templates", "prompts")

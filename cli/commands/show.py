@@ -22,14 +22,14 @@ from interlock.cli.render.output import (
 )
 from interlock.cli.render.pending_requests import pending_request_lines
 from interlock.cli.render.workflow_results import result_lines
-from interlock.engine.client import Agent, Call, Client, RunRow, root_node_path
+from interlock.engine.client import Agent, Call, Client, RunRow, count_consecutive_root_nodes
 from interlock.engine.client.decision_lines import (
     DecisionRow,
-    argument_change_line,
-    call_decisions_line,
     call_status_text,
-    choice_verb_and_manner,
-    decision_line,
+    choice_verb_and_suffix,
+    format_argument_change,
+    format_call_decisions,
+    format_decision,
     format_local_time,
 )
 from interlock.engine.client.requests import summarize_arguments
@@ -53,7 +53,7 @@ def newest_call_lines(client: Client, run: str, paint: Paint) -> Iterator[str]:
         what = call.summary if call.state == "done" else call_status_text(call)
         about = f"{call.tool} {shorten(summarize_arguments(call.args), 60)} · {to_one_line(what, 80)}{took}"
         yield f"{'calls' if number_ == 0 else '':<8}{mark} {about}"
-        if who := call_decisions_line(call):
+        if who := format_call_decisions(call):
             yield paint(f"          {who}", "dim")
 
 
@@ -82,7 +82,7 @@ def _decision_lines(decision: DecisionRow, paint: Paint) -> Iterator[str]:
     mode = f" in mode {decision['mode']}" if decision.get("mode") else ""
     verdict = "no objection" if decision["by"] == "hook" else decision["decision"]
     nothing = f"{decision.get('who', decision['by'])}: {verdict}"
-    said = decision_line(decision) or argument_change_line(decision) or nothing
+    said = format_decision(decision) or format_argument_change(decision) or nothing
     yield f"     {format_local_time(decision['at'])} {paint(said, 'bold')}{mode}"
     if decision["by"] != "hook" and decision.get("reason"):
         yield f"              {to_one_line(decision['reason'])}"
@@ -120,7 +120,7 @@ def show(args: Args) -> int | None:
     client = Client.for_this_user()
     run = client.find_run(args.run)
     if args.verify:
-        return _report_integrity_check(client, run.run, args.json)
+        return _check_and_report_integrity(client, run.run, args.json)
     if args.dropped:
         _show_dropped_messages(client, run.run, args.json)
     elif args.at is not None:
@@ -154,7 +154,7 @@ def _run_fields(client: Client, run: RunRow) -> dict[str, Any]:
     taken = client.steps(run.run)
     return {
         **run._asdict(),
-        "path": root_node_path(taken),
+        "path": count_consecutive_root_nodes(taken),
         "stopped_in": client.interrupted_node_paths(run),
         "steps": [s._asdict() for s in taken],
         "reasons": [r._asdict() for r in client.route_reasons(run.run)],
@@ -162,7 +162,7 @@ def _run_fields(client: Client, run: RunRow) -> dict[str, Any]:
         "effects": [e._asdict() for e in client.effects(run.run)],
         "models": client.model_usage(run.run),
         "agents": [a._asdict() for a in client.agents(run.run)],
-        "undone": [one._asdict() for one in client.undone_changes(run.run)],
+        "undone": [one._asdict() for one in client.undo_notes(run.run)],
         "answered": list(client.answered_requests(run.run)),
         "output": {} if run.workflow in _TALKING else client.load_output(run.run),
         "pending_approvals": [r.fields for r in client.waiting_requests(run.run)],
@@ -191,15 +191,15 @@ def run_summary_lines(client: Client, run: RunRow, paint: Paint) -> Iterator[str
         _route_reason_lines(client, run.run),
         _label_first_line("agents", _agent_lines(client, run.run, paint)),
         _plan_lines(client, run, paint),
-        _label_first_line("tasks", _task_lines(client, run)),
+        _label_first_line("tasks", _related_task_lines(client, run)),
         newest_call_lines(client, run.run, paint),
         _label_first_line(
-            "undone", (f"{format_local_time(one.at)} {one.text}" for one in client.undone_changes(run.run))
+            "undone", (f"{format_local_time(one.at)} {one.text}" for one in client.undo_notes(run.run))
         ),
         _label_first_line("effects", _effect_lines(client, run.run, paint)),
         _label_first_line("tokens", _token_lines(client, run.run)),
         _label_first_line("decided", _answered_request_lines(client, run.run)),
-        _next_step_lines(client, run, paint),
+        _pending_request_or_resume_lines(client, run, paint),
     ):
         lines = list(part)
         yield from ["", *lines] if lines else ()
@@ -238,7 +238,7 @@ def _label_first_line(label: str, lines: Iterable[str]) -> Iterator[str]:
 
 def _node_path_lines(client: Client, run: RunRow, paint: Paint) -> Iterator[str]:
     taken = [s for s in client.steps(run.run) if not is_hidden_node(s.node)]
-    if root := root_node_path(taken):
+    if root := count_consecutive_root_nodes(taken):
         yield f"path    {format_node_path(root)}"
     if stopped := client.interrupted_node_paths(run):
         yield f"        stopped in {', '.join(stopped)}"
@@ -306,7 +306,7 @@ def _plan_lines(client: Client, run: RunRow, paint: Paint) -> Iterator[str]:
         yield f"        carried out by run {following}: interlock show {following}"
 
 
-def _task_lines(client: Client, run: RunRow) -> Iterator[str]:
+def _related_task_lines(client: Client, run: RunRow) -> Iterator[str]:
     """The task that requested this one, and those it requested."""
     if run.workflow != "task":
         return
@@ -351,12 +351,12 @@ def _answered_request_lines(client: Client, run: str) -> Iterator[str]:
     for item in client.answered_requests(run):
         words = item["text"] or item["feedback"] or ""
         who = f" by {item['by']}" if item["by"] else ""
-        word = "".join(choice_verb_and_manner(item["kind"], item["choice"]))
+        word = "".join(choice_verb_and_suffix(item["kind"], item["choice"]))
         line = f"{item['id']} {item['tool_name']}: {word}{who}, {format_age(item['at'])}"
         yield line + (f" “{to_one_line(words, 60)}”" if words else "")
 
 
-def _next_step_lines(client: Client, run: RunRow, paint: Paint) -> Iterator[str]:
+def _pending_request_or_resume_lines(client: Client, run: RunRow, paint: Paint) -> Iterator[str]:
     if run.status == "waiting":
         yield from pending_request_lines(
             run.run, run.title, [r.fields for r in client.waiting_requests(run.run)], paint
@@ -403,7 +403,7 @@ def _show_message(message: "Message", limit: int | None) -> None:
         paint.print_line(f"  calls {call.name} {to_one_line(str(call.args), 100)}")
 
 
-def _report_integrity_check(client: Client, run: str, as_json: bool) -> int:
+def _check_and_report_integrity(client: Client, run: str, as_json: bool) -> int:
     problems = client.list_damaged_records(run)
     if as_json:
         print_json({"run": run, "problems": problems})

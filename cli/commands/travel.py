@@ -52,7 +52,7 @@ def fork(args: Args) -> int | None:
 
 
 def warn_about_unrestorable_files(client: Client, run: str) -> None:
-    if line := client.unrestorable_line(run):
+    if line := client.unrestorable_changes_line(run):
         remark_paint().print_line(line)
 
 
@@ -128,13 +128,13 @@ def replay(args: Args) -> int | None:
         remark_paint().print_line("Nothing was run.")
         return 1
     with redirect_stdout_to_stderr():
-        return _replay_with_model(args) if args.model else _replay_offline(args)
+        return _replay_fork_with_model(args) if args.model else _replay_and_report(args)
 
 
 def _confirm_live_replay(args: Args) -> bool:
     """Show what a live replay runs; whether the person agrees. Raises `UserError` if there is nobody to ask."""
     paint = remark_paint()
-    nodes = Client.for_this_user().list_live_replay_nodes(args.run, args.until)
+    nodes = Client.for_this_user().list_nodes_of_live_replay(args.run, args.until)
     paint.print_line("These nodes run again, with all that they do outside the graph:")
     paint.print_lines(f"  {node}{f' ×{count}' if count > 1 else ''}" for node, count in nodes)
     paint.print_line("Answers of people and results of effect(…) come from the record.")
@@ -142,7 +142,7 @@ def _confirm_live_replay(args: Args) -> bool:
     return args.yes or ask_to_confirm("Run them?", nobody)
 
 
-def _replay_offline(args: Args) -> int:
+def _replay_and_report(args: Args) -> int:
     found = Client.for_this_user().replay_run(args.run, args.until, args.swap, live=args.live)
     if args.json:
         points = [{"step": p.step, "nodes": p.nodes, "state": p.state} for p in found.points]
@@ -158,21 +158,21 @@ def _replay_offline(args: Args) -> int:
     return 1 if found.divergence else 0
 
 
-def _show_replay(found: "ReplayResult") -> None:
+def _show_replay(result: "ReplayResult") -> None:
     paint = result_paint()
-    differs = found.divergence["step"] if found.divergence else None
-    for point in found.points:
+    differs = result.divergence["step"] if result.divergence else None
+    for point in result.points:
         if differs is None or point.step < differs:
             paint.print_line(f"{point.step:>4}  {point.state[:12]}  {', '.join(point.nodes)}")
-    if found.divergence is None:
-        took = f"{format_duration(found.replayed_s)}, recorded {format_duration(found.recorded_s)}"
-        paint.print_line(paint(f"No difference: {len(found.points)} states ({took}).", "green"))
+    if result.divergence is None:
+        took = f"{format_duration(result.replayed_s)}, recorded {format_duration(result.recorded_s)}"
+        paint.print_line(paint(f"No difference: {len(result.points)} states ({took}).", "green"))
         return
-    paint.print_lines(paint(line, "red") for line in _divergence_lines(found.run, found.divergence))
-    paint.print_lines(_compared_path_lines(found.paths))
+    paint.print_lines(paint(line, "red") for line in _divergence_lines(result.run, result.divergence))
+    paint.print_lines(_compared_path_lines(result.paths))
 
 
-def _replay_with_model(args: Args) -> int:
+def _replay_fork_with_model(args: Args) -> int:
     from interlock.cli.render.text_view import TextView
 
     view = None if args.json else TextView()

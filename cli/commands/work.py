@@ -13,7 +13,7 @@ from interlock.cli.catalog import build_parser
 from interlock.cli.decisions import add_decision_flags, build_decisions
 from interlock.cli.driving import (
     SCREEN_READER,
-    is_plain_terminal,
+    is_plain_terminal_or_screen_reader,
     make_view,
     resume_run,
     run_batch,
@@ -84,7 +84,7 @@ def prompt(args: Args) -> int | None:
 
             if not found and first_model.needs_first_model(options):
                 model_setup.ask_for_and_store_model(options)
-            if is_plain_terminal():
+            if is_plain_terminal_or_screen_reader():
                 from interlock.cli.session.line_session import run_line_session as session
             else:
                 from interlock.cli.session.app import run_session as session
@@ -210,7 +210,7 @@ def _read_typed_input(args: Args, workflow: "Pipeline") -> dict[str, Any]:
 
 def _parse_input(workflow: "Pipeline", text: str, label: str) -> dict[str, Any]:
     """An input's JSON: an object, or any value for a graph whose input has no fields."""
-    if not workflow.accepts_any_input:
+    if not workflow.accepts_non_object_input:
         return parse_json_object(text, label)
     value = parse_json(text, label)
     is_wrapped = isinstance(value, dict) and value.keys() == {"input"}
@@ -239,7 +239,7 @@ def resume(args: Args) -> int | None:
 
 def _build_requested_decisions(args: Args, client: Client, run: str) -> list[Decision]:
     waiting = [request.fields for request in client.waiting_requests(run)]
-    why = "" if waiting else client.explain_no_waiting_request(run)
+    why = "" if waiting else client.explain_why_no_request_waits(run)
     return build_decisions(args.decisions, waiting, client.describe_past_requests(run), why)
 
 

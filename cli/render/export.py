@@ -23,9 +23,9 @@ from interlock.cli.render.output import (
 from interlock.cli.render.word_diff import SIGNS, DiffLine, parse_diff
 from interlock.engine.client import Call, Client, Options, RunRow
 from interlock.engine.client.decision_lines import (
-    call_decisions_line,
     call_status_text,
-    choice_verb_and_manner,
+    choice_verb_and_suffix,
+    format_call_decisions,
     format_local_time,
 )
 from interlock.engine.client.requests import request_headline, summarize_arguments
@@ -130,7 +130,7 @@ def render_html_page(record: Record, svg: str) -> str:
     title = escape(f"Run {record['run']}: {to_one_line(record['title'], 80)}")
     style = Path(__file__).with_suffix(".css").read_text(encoding="utf-8")
     drawing = svg[svg.index("<svg") :] if svg else ""
-    body = "\n".join(_part_to_html(part, drawing) for part in _run_parts(record))
+    body = "\n".join(_part_to_html(part, drawing) for part in _report_parts(record))
     return (
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{title}</title>\n'
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n<link rel="icon" href="data:,">\n'
@@ -142,11 +142,11 @@ def render_html_page(record: Record, svg: str) -> str:
 def render_markdown_report(record: Record, mermaid: str) -> str:
     """Return the run as Markdown. `mermaid`: its diagram; empty: none."""
     return sanitize_for_terminal(
-        "\n".join(line for part in _run_parts(record) for line in _part_to_markdown(part, mermaid)) + "\n"
+        "\n".join(line for part in _report_parts(record) for line in _part_to_markdown(part, mermaid)) + "\n"
     )
 
 
-def _run_parts(record: Record) -> Iterator[ReportPart]:
+def _report_parts(record: Record) -> Iterator[ReportPart]:
     yield ReportPart("title", shorten(record["title"], 200))
     yield ReportPart("soft", " · ".join(_run_facts(record)))
     yield ReportPart("soft", record["workspace"])
@@ -216,7 +216,9 @@ def _undo_notice_text(message: Record) -> str:
 
 def _conversation_parts(record: Record) -> Iterator[ReportPart]:
     """What was said, each call with its result where it was made; calls of compressed messages come first."""
-    calls = {call.id: (number, call, entry) for number, (call, entry) in enumerate(_read_calls(record), 1)}
+    calls = {
+        call.id: (number, call, entry) for number, (call, entry) in enumerate(_calls_with_entries(record), 1)
+    }
     results = {m.get("tool_call_id"): _message_text(m) for m in record["messages"] if m["role"] == "tool"}
     asked = {call["id"] for message in record["messages"] for call in message.get("tool_calls", ())}
     if calls or record["messages"] or not record["state"]:
@@ -240,13 +242,15 @@ def _conversation_parts(record: Record) -> Iterator[ReportPart]:
     yield from (ReportPart("soft", one["text"]) for one in record["undone"] if not one["told"])
 
 
-def _read_calls(record: Record) -> Iterator[tuple[Call, Record]]:
+def _calls_with_entries(record: Record) -> Iterator[tuple[Call, Record]]:
     return ((Call(**{name: entry[name] for name in Call._fields}), entry) for entry in record["calls"])
 
 
 def _call_part(number: int, call: Call, entry: Record, output: str) -> ReportPart:
     started = f"{format_local_time(call.started)}: started" if call.started else ""
-    lines = (ReportPart("soft", line) for line in (call_decisions_line(call), started, call.summary) if line)
+    lines = (
+        ReportPart("soft", line) for line in (format_call_decisions(call), started, call.summary) if line
+    )
     blocks = (
         ReportPart("block", to_visible_json(call.args, 2)),
         ReportPart("block", entry["diff"] or output),
@@ -256,7 +260,7 @@ def _call_part(number: int, call: Call, entry: Record, output: str) -> ReportPar
 
 
 def _decision_row(item: Record) -> tuple[str, ...]:
-    decision = "".join(choice_verb_and_manner(item["kind"], item["choice"]))
+    decision = "".join(choice_verb_and_suffix(item["kind"], item["choice"]))
     words = f"{decision} {item['text'] or item['feedback'] or ''}"
     return format_local_time(item["at"]), item["by"], item["tool_name"], words
 
@@ -308,24 +312,24 @@ def _part_to_html(part: ReportPart, svg: str) -> str:
         case "diagram":
             return f'<div class="diagram" id="diagram">{svg}</div>' if svg else ""
         case "asked":
-            return f'<div class="asked">{_escape_text(part.text)}</div>'
+            return f'<div class="asked">{_escape_html(part.text)}</div>'
         case "text":
             return f'<div class="said">{_markdown_to_html(part.text)}</div>' if part.text else ""
         case "block":
-            return _diff_to_html(part.text)
+            return _diff_or_text_to_html(part.text)
         case "table":
             header, *rows = part.rows
-            cells = ("".join(f"<td>{_escape_one_line(cell)}</td>" for cell in row) for row in rows)
-            lines = ("".join(f"<th>{_escape_one_line(cell)}</th>" for cell in header), *cells)
+            cells = ("".join(f"<td>{_escape_html_on_one_line(cell)}</td>" for cell in row) for row in rows)
+            lines = ("".join(f"<th>{_escape_html_on_one_line(cell)}</th>" for cell in header), *cells)
             return f"<table>{''.join(f'<tr>{line}</tr>' for line in lines)}</table>"
         case "folded":
             inside = "\n".join(_part_to_html(one, svg) for one in part.inside)
-            return f"<details><summary>{_escape_one_line(part.text)}</summary>{inside}</details>"
+            return f"<details><summary>{_escape_html_on_one_line(part.text)}</summary>{inside}</details>"
         case _:
-            return _TAGS[part.kind].format(_escape_one_line(part.text))
+            return _TAGS[part.kind].format(_escape_html_on_one_line(part.text))
 
 
-def _diff_to_html(text: str) -> str:
+def _diff_or_text_to_html(text: str) -> str:
     """A diff with changed words marked, as on a terminal; any other text as its lines."""
     if not text:
         return ""
@@ -340,14 +344,14 @@ def _diff_to_html(text: str) -> str:
 
 
 def _pieces_to_html(pieces: Iterable[tuple[str, bool]]) -> str:
-    marked = (f"<b>{_escape_text(text)}</b>" if changed else _escape_text(text) for text, changed in pieces)
+    marked = (f"<b>{_escape_html(text)}</b>" if changed else _escape_html(text) for text, changed in pieces)
     return "".join(marked) or "&nbsp;"
 
 
 _LINE = re.compile(r"[\r\n]")
 
 
-def _escape_text(text: str) -> str:
+def _escape_html(text: str) -> str:
     """What a model or a file says, escaped to plain text."""
     return escape(sanitize_for_terminal(text) if _LINE.search(text) else make_visible(text))
 
@@ -365,7 +369,7 @@ def _markdown_parser() -> "MarkdownIt":
     return read.disable(["link", "image", "autolink", "reference", "entity"])
 
 
-def _escape_one_line(text: str) -> str:
+def _escape_html_on_one_line(text: str) -> str:
     """What a model or a file names, escaped to plain text on one line."""
     return escape(to_one_line(text))
 

@@ -24,7 +24,7 @@ from interlock.cli.render.output import (
 )
 from interlock.cli.render.pending_requests import pending_request_lines
 from interlock.cli.render.views import View
-from interlock.cli.render.workflow_results import drop_shown_text, result_lines
+from interlock.cli.render.workflow_results import blank_already_shown_text, result_lines
 from interlock.engine.client import Decision, Outcome, Pending
 from interlock.engine.client.event_lines import (
     agent_end_line,
@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     from rich.spinner import Spinner as Drawn
 
 
-def _batch_of_request_id(request_id: str) -> str:
+def _parse_batch_id(request_id: str) -> str:
     run, _, place = request_id.rpartition("-")
     return f"{run}-{place.partition('.')[0]}"
 
@@ -250,7 +250,7 @@ class TextView(View):
             self._ensure_newline()
         if outcome.display_output and self._for_people:
             left, paint = (
-                drop_shown_text(outcome.display_output, self._text if self._printed else ""),
+                blank_already_shown_text(outcome.display_output, self._text if self._printed else ""),
                 result_paint(),
             )
             paint.print_lines(result_lines(outcome.workflow, left, paint), keep_newlines=True)
@@ -266,8 +266,8 @@ class TextView(View):
         self._print_line("")
         # Questions and plans come up while a batch runs: what was decided of it has been applied by then.
         approvals = (r for r in outcome.pending if r["kind"] == "approval" and r["tool_name"] != PLAN_REVIEW)
-        unfinished = {_batch_of_request_id(request["id"]) for request in approvals}
-        if kept := sum(_batch_of_request_id(name) in unfinished for name in self._decided):
+        unfinished = {_parse_batch_id(request["id"]) for request in approvals}
+        if kept := sum(_parse_batch_id(name) in unfinished for name in self._decided):
             what = "Your decision is" if kept == 1 else f"Your {kept} decisions are"
             self._print_line(f"{what} kept. Calls of one batch run when all of them are decided.")
         for line in pending_request_lines(
@@ -283,7 +283,7 @@ class TextView(View):
     def _update_spinner(self) -> None:
         mid_line = self._printed and not self._text.endswith("\n")
         if self._spinner and not mid_line:
-            self._spinner.detail = self._bar.text or self._tools.running_summaries or self._custom_line
+            self._spinner.detail = self._bar.text or self._tools.running_call_summaries or self._custom_line
             self._spinner.show()
 
     def _hide_spinner(self) -> None:
@@ -302,7 +302,7 @@ class ToolCallPrinter:
         """By agent and call id, which is unique per agent."""
 
     @property
-    def running_summaries(self) -> str:
+    def running_call_summaries(self) -> str:
         """Summaries of calls in flight, for the spinner."""
         return ", ".join(call.summary for call in self._calls.values())
 

@@ -31,11 +31,11 @@ _OPTIONAL_FIELDS = {
 def utc_timestamp() -> str:
     """UTC with milliseconds, as JavaScript's `toISOString` writes it."""
     seconds, milliseconds = divmod(time.time_ns() // 1_000_000, 1000)
-    return f"{_format_second(seconds)}.{milliseconds:03}Z"
+    return f"{_format_utc_seconds(seconds)}.{milliseconds:03}Z"
 
 
 @lru_cache(maxsize=1)
-def _format_second(seconds: int) -> str:
+def _format_utc_seconds(seconds: int) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
 

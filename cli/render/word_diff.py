@@ -58,8 +58,8 @@ def parse_diff(diff: str) -> Iterator[DiffLine]:
             added.append(line[1:])
             right -= 1
         elif found := _HUNK.match(line):
-            old, left = int(found[1]), _hunk_line_count(found[2])
-            new, right = int(found[3]), _hunk_line_count(found[4])
+            old, left = int(found[1]), _parse_hunk_line_count(found[2])
+            new, right = int(found[3]), _parse_hunk_line_count(found[4])
             yield DiffLine("hunk", ((line, False),))
         elif sign == " " and left > 0 and right > 0:
             yield DiffLine("same", ((line[1:], False),), new)
@@ -69,7 +69,7 @@ def parse_diff(diff: str) -> Iterator[DiffLine]:
     yield from _marked_change_lines(removed, added, old, new)
 
 
-def _hunk_line_count(count_text: str | None) -> int:
+def _parse_hunk_line_count(count_text: str | None) -> int:
     return 1 if count_text is None else int(count_text)
 
 
@@ -79,7 +79,7 @@ def _marked_change_lines(
     """Removed lines, then added ones; in matching lines only the words that differ are marked."""
     marks_old: dict[int, Pieces] = {}
     marks_new: dict[int, Pieces] = {}
-    for i, j in _pair_similar_lines(removed, added):
+    for i, j in _pair_changed_lines(removed, added):
         if marks := _mark_changed_words(removed[i], added[j]):
             marks_old[i], marks_new[j] = marks
     for i, line in enumerate(removed):
@@ -88,7 +88,7 @@ def _marked_change_lines(
         yield DiffLine("added", marks_new.get(j, ((line, False),)), new_start + j)
 
 
-def _pair_similar_lines(removed: Sequence[str], added: Sequence[str]) -> Iterator[tuple[int, int]]:
+def _pair_changed_lines(removed: Sequence[str], added: Sequence[str]) -> Iterator[tuple[int, int]]:
     """Pair lines one by one if there are equally many, else each with the likest one below the last pair."""
     if len(removed) == len(added):
         yield from zip(range(len(removed)), range(len(added)), strict=True)

@@ -27,12 +27,12 @@ def result_lines(workflow: str, output: Output, paint: Paint) -> Iterator[str]:
         yield from json_to_readable_lines(output)
 
 
-def drop_shown_text(output: Output, shown_text: str) -> dict[str, Any]:
+def blank_already_shown_text(output: Output, shown_text: str) -> dict[str, Any]:
     """The output without the text that was shown while the run went on."""
     return {name: "" if shown_text and value == shown_text else value for name, value in output.items()}
 
 
-def _edit_lines(output: Output, paint: Paint) -> Iterator[str]:
+def _edit_result_lines(output: Output, paint: Paint) -> Iterator[str]:
     if output["diff"]:
         yield from (
             coloured_diff_lines(output["diff"], paint) if paint.has_colours else output["diff"].splitlines()
@@ -45,7 +45,7 @@ def _edit_lines(output: Output, paint: Paint) -> Iterator[str]:
         yield output["explanation"]
 
 
-def _search_lines(output: Output, paint: Paint) -> Iterator[str]:
+def _search_result_lines(output: Output, paint: Paint) -> Iterator[str]:
     for hit in output["results"]:
         place = f"{hit['path']}:{hit['start_line']}-{hit['end_line']}"
         yield f"{paint(place, 'bold')}  {hit['score']:.2f}"
@@ -66,7 +66,7 @@ def _numbered_code_lines(code: str, first: int, paint: Paint) -> Iterator[str]:
         yield f"  {paint(f'{number:>{width}}', 'dim')}  {line}".rstrip()
 
 
-def _mode_lines(output: Output, paint: Paint) -> Iterator[str]:
+def _mode_result_lines(output: Output, paint: Paint) -> Iterator[str]:
     """The verdict alone where a tool was asked about; the modes, with a mark at the current one, otherwise."""
     if output["allowed"] is not None:
         verdict, colour = ("allowed", "green") if output["allowed"] else ("not allowed", "red")
@@ -97,7 +97,7 @@ def format_mode_groups(mode: Mapping[str, Any]) -> str:
     )
 
 
-def _system_prompt_lines(output: Output, paint: Paint) -> Iterator[str]:
+def _system_prompt_result_lines(output: Output, paint: Paint) -> Iterator[str]:
     yield from output["text"].splitlines()
     yield ""
     changed = set(output["changed"])
@@ -110,7 +110,7 @@ def _system_prompt_lines(output: Output, paint: Paint) -> Iterator[str]:
     yield f"{output['source']} · {format_count(len(output['sections']), 'section')} · {output['tokens']:,} tokens"
 
 
-def _context_lines(output: Output, paint: Paint) -> Iterator[str]:
+def _context_result_lines(output: Output, paint: Paint) -> Iterator[str]:
     yield paint("system", "bold")
     yield from _indent_lines(output["system"])
     yield from _message_lines(output["messages"], paint)
@@ -145,7 +145,7 @@ def _indent_lines(text: str, by: str = "  ") -> Iterator[str]:
     return (f"{by}{line}".rstrip() for line in text.splitlines())
 
 
-def _compress_lines(output: Output, paint: Paint) -> Iterator[str]:
+def _compress_result_lines(output: Output, paint: Paint) -> Iterator[str]:
     yield from _message_lines(output["history"], paint)
     yield ""
     before, after = output["tokens_before"], output["tokens_after"]
@@ -162,17 +162,17 @@ _COMPRESSED = {
 }
 
 
-def _next_speaker_lines(output: Output, paint: Paint) -> Iterator[str]:
+def _next_speaker_result_lines(output: Output, paint: Paint) -> Iterator[str]:
     next_one = {"model": "the model", "user": "the user"}.get(output["next_speaker"] or "", "undecided")
     yield f"{paint(next_one, 'bold')} ({output['decided_by']}): {output['reasoning']}"
 
 
-def _route_lines(output: Output, paint: Paint) -> Iterator[str]:
+def _route_result_lines(output: Output, paint: Paint) -> Iterator[str]:
     took = format_duration(output["latency_ms"] / 1000)
     yield f"{paint(output['model'], 'bold')} ({output['strategy']}, {took}): {output['reasoning']}"
 
 
-def _loop_check_lines(output: Output, paint: Paint) -> Iterator[str]:
+def _loop_check_result_lines(output: Output, paint: Paint) -> Iterator[str]:
     if output["detected"]:
         where = f"at event {output['at_event']}, {format_count(output['count'], 'detection')}"
         yield f"{paint('loop', 'bold', 'red')} ({output['kind']}): {output['detail']} · {where}"
@@ -181,13 +181,13 @@ def _loop_check_lines(output: Output, paint: Paint) -> Iterator[str]:
     yield f"a model checks next at turn {output['next_check_turn']}, then every {output['interval']} turns"
 
 
-def _summarize_lines(output: Output, paint: Paint) -> Iterator[str]:  # noqa: ARG001 - every one has this shape
+def _summarize_result_lines(output: Output, paint: Paint) -> Iterator[str]:  # noqa: ARG001 - every one has this shape
     yield from output["text"].splitlines()
     if output["saved_to"]:
         yield f"{output['status']} · complete output: {output['saved_to']}"
 
 
-def _tools_lines(output: Output, paint: Paint) -> Iterator[str]:
+def _tools_result_lines(output: Output, paint: Paint) -> Iterator[str]:
     for response in output["responses"]:
         mark = _MARKS.get(response["status"], "✗")
         yield f"{mark} {paint(response['name'], 'bold')} [{response['id']}]"
@@ -196,7 +196,7 @@ def _tools_lines(output: Output, paint: Paint) -> Iterator[str]:
         yield f"stopped: {output['stop']}"
 
 
-def _turn_lines(output: Output, paint: Paint) -> Iterator[str]:
+def _turn_result_lines(output: Output, paint: Paint) -> Iterator[str]:
     yield from output["text"].splitlines()
     for call in output["tool_calls"]:
         yield f"calls {paint(call['name'], 'bold')}"
@@ -206,14 +206,14 @@ def _turn_lines(output: Output, paint: Paint) -> Iterator[str]:
     )
 
 
-def _subagent_lines(output: Output, paint: Paint) -> Iterator[str]:  # noqa: ARG001
+def _subagent_result_lines(output: Output, paint: Paint) -> Iterator[str]:  # noqa: ARG001
     yield from output["result"].splitlines()
     took = f"{format_count(output['turns'], 'turn')} · {format_duration(output['duration_s'])}"
     why = f": {output['reason']}" if output["reason"] and not output["error"] else ""
     yield f"{output['status'].replace('_', ' ')}{why} · {took}"
 
 
-def _investigate_lines(output: Output, paint: Paint) -> Iterator[str]:
+def _investigate_result_lines(output: Output, paint: Paint) -> Iterator[str]:
     if report := output["report"]:
         yield from report["SummaryOfFindings"].splitlines()
         for place in report["RelevantLocations"]:
@@ -228,19 +228,19 @@ def _investigate_lines(output: Output, paint: Paint) -> Iterator[str]:
     yield output["status"].replace("_", " ") + ("" if output["error"] else f": {output['reason']}")
 
 
-def _init_lines(output: Output, paint: Paint) -> Iterator[str]:
+def _init_result_lines(output: Output, paint: Paint) -> Iterator[str]:
     yield from output["response"].splitlines()
     yield f"{paint(output['file'], 'bold')} · {output['status'].replace('_', ' ')}"
 
 
-def _plan_lines(output: Output, paint: Paint) -> Iterator[str]:
+def _plan_result_lines(output: Output, paint: Paint) -> Iterator[str]:
     yield from (f"{'✓' if step['done'] else '·'} {step['text']}" for step in output["steps"])
     facts = [output["status"], output["plan_file"]]
     facts += [f"carried out by run {output['main_run']}"] if output["main_run"] else []
     yield paint(" · ".join(filter(None, facts)), "bold")
 
 
-def _mcp_lines(output: Output, paint: Paint) -> Iterator[str]:
+def _mcp_result_lines(output: Output, paint: Paint) -> Iterator[str]:
     if output["content"] is not None:
         yield from output["content"].splitlines()
         return
@@ -257,22 +257,22 @@ def _mcp_lines(output: Output, paint: Paint) -> Iterator[str]:
 _HEAD = ("name", "status")
 
 RESULT_RENDERERS: Mapping[str, Callable[[Output, Paint], Iterator[str]]] = {
-    "compress": _compress_lines,
-    "context": _context_lines,
-    "edit": _edit_lines,
-    "init": _init_lines,
-    "investigate": _investigate_lines,
-    "loop-check": _loop_check_lines,
-    "mcp": _mcp_lines,
-    "mode": _mode_lines,
-    "next-speaker": _next_speaker_lines,
-    "plan": _plan_lines,
-    "route": _route_lines,
-    "search": _search_lines,
-    "subagent": _subagent_lines,
-    "summarize": _summarize_lines,
-    "system-prompt": _system_prompt_lines,
-    "tools": _tools_lines,
-    "turn": _turn_lines,
+    "compress": _compress_result_lines,
+    "context": _context_result_lines,
+    "edit": _edit_result_lines,
+    "init": _init_result_lines,
+    "investigate": _investigate_result_lines,
+    "loop-check": _loop_check_result_lines,
+    "mcp": _mcp_result_lines,
+    "mode": _mode_result_lines,
+    "next-speaker": _next_speaker_result_lines,
+    "plan": _plan_result_lines,
+    "route": _route_result_lines,
+    "search": _search_result_lines,
+    "subagent": _subagent_result_lines,
+    "summarize": _summarize_result_lines,
+    "system-prompt": _system_prompt_result_lines,
+    "tools": _tools_result_lines,
+    "turn": _turn_result_lines,
 }
 """Workflow → how its output is drawn; that of `main` and `task` is their answer."""

@@ -46,7 +46,7 @@ from interlock.cli.session.status import StatusReader, status_line
 from interlock.cli.session.terminal_output import (
     BatchedOutput,
     make_once_after_render_handler,
-    split_first_portion,
+    split_first_print_chunk,
     terminal_size,
 )
 from interlock.cli.session.theme import DEFAULT, THEMES
@@ -75,7 +75,7 @@ class App:
         self.screen = Screen(terminal_size().columns, THEMES[DEFAULT], self.color)
         self.session = Session(options, workflow, self.screen, self)
         self.session.take = lambda text: handle_line(self.session, text)
-        self.screen.changed = self.schedule_painting
+        self.screen.changed = self.schedule_repaint_if_supported
         self.panel: DecisionPanel | None = None
         self._undecided: Collection[str] = ()
         """Ids of requests still undecided."""
@@ -87,7 +87,7 @@ class App:
         self._figures = StatusReader(options.home)
         self._hint, self._interrupted_at = "", -_AGAIN_S
         self._menu = MenuKeyHandler(
-            self.buffer, self._require_panel, self.session.report_error, self.schedule_painting
+            self.buffer, self._require_panel, self.session.report_error, self.schedule_repaint_if_supported
         )
         self._unprinted = ""
         """Output still to be printed above."""
@@ -118,7 +118,7 @@ class App:
         for number in (signal.SIGTERM, signal.SIGHUP):
             self._loop.add_signal_handler(number, self.end_session)
 
-        self._spin = self._loop.call_soon(self.schedule_painting)
+        self._spin = self._loop.call_soon(self.schedule_repaint_if_supported)
         before = get_typeahead(self.app.input)  # typed ahead; goes after the initial prompt
 
         def begin() -> None:
@@ -132,7 +132,7 @@ class App:
             self.app.key_processor.process_keys()
 
         self.app.after_render += make_once_after_render_handler(self.app, begin)
-        self._loop.set_exception_handler(self._show_bug)
+        self._loop.set_exception_handler(self._report_unhandled_exception)
         watches = [
             asyncio.ensure_future(work)
             for work in (self._refresh_status_line_forever(), self.session.watch_external_changes())
@@ -151,7 +151,7 @@ class App:
             )
             self.output.flush()
 
-    def _show_bug(self, _: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    def _report_unhandled_exception(self, _: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         """Show a bug as one line; the session stays usable."""
         self.session.report_error(as_bug_error(context.get("exception") or context["message"]))
 
@@ -161,7 +161,7 @@ class App:
         if self.app.is_running and not self.app.is_done:
             self.app.exit()
 
-    def schedule_painting(self) -> None:
+    def schedule_repaint_if_supported(self) -> None:
         """Schedule a painting. Thread-safe, and cheap if one is scheduled already."""
         if not self._painting_scheduled and self._loop is not None:
             self._painting_scheduled = True
@@ -184,7 +184,7 @@ class App:
             self.panel = panel
             self._menu.forget_held_key()
             self.withdraw_decided_requests(self._undecided)
-            self.schedule_painting()
+            self.schedule_repaint_if_supported()
             try:
                 return await panel.decided
             finally:
@@ -222,14 +222,14 @@ class App:
     ) -> Row | None:
         self.picker = Picker(title, rows, lambda: terminal_size().columns, marked_index)
         self.app.layout.focus(self.picker.input)
-        self.schedule_painting()
-        self.picker.read_texts_in_thread(text_reader, self.schedule_painting)
+        self.schedule_repaint_if_supported()
+        self.picker.read_texts_in_thread(text_reader, self.schedule_repaint_if_supported)
         try:
             return await self.picker.chosen
         finally:
             self.picker = None
             self.app.layout.focus(self._input)
-            self.schedule_painting()
+            self.schedule_repaint_if_supported()
 
     async def ask_yes_or_no(self, question: str) -> bool:
         picked = await self.pick_row(question, [Row("no", value=False), Row("yes", value=True)])
@@ -262,13 +262,13 @@ class App:
 
     def _cycle_approval_mode(self) -> None:
         switch_to_next_approval_mode(self.session)
-        self.schedule_painting()
+        self.schedule_repaint_if_supported()
 
     async def _refresh_status_line_forever(self) -> None:
         """Keep the status line's outside figures up to date."""
         while True:
             if await asyncio.to_thread(self._figures.refresh, self.session):
-                self.schedule_painting()
+                self.schedule_repaint_if_supported()
             await asyncio.sleep(_WATCH_S)
 
     # Painting
@@ -284,7 +284,7 @@ class App:
         self.screen.resize(terminal_size().columns)
         self._unprinted += self.screen.take_finished_output()
         self._live = ANSI(self.screen.live_text(max(terminal_size().rows // 2, 3)))
-        now, self._unprinted = split_first_portion(self._unprinted)
+        now, self._unprinted = split_first_print_chunk(self._unprinted)
         rendered = self.app.renderer.last_rendered_screen
         wanted = self.app.layout.container.preferred_height(
             terminal_size().columns, terminal_size().rows
@@ -295,10 +295,10 @@ class App:
                 self.output.write_raw(now.replace("\n", "\r\n"))
             self.app._redraw()  # pyright: ignore[reportPrivateUsage] - `invalidate` paints later
         if self._unprinted:
-            self.schedule_painting()
+            self.schedule_repaint_if_supported()
         elif self._loop and self.session.busy and self.panel is None:
             self._spin.cancel()
-            self._spin = self._loop.call_later(_SPIN_S, self.schedule_painting)
+            self._spin = self._loop.call_later(_SPIN_S, self.schedule_repaint_if_supported)
 
     # Layout
 
@@ -365,18 +365,18 @@ class App:
         unsaid = empty & Condition(lambda: self.picker is None)
 
         keys.add("enter", filter=~asking & unsaid & ~is_searching)(
-            _key_handler(lambda: self.session.submit_prompt(""))
+            _build_key_handler(lambda: self.session.submit_prompt(""))
         )
         keys.add("enter", filter=asking & empty & ~menu)(
-            _key_handler(lambda: self._require_panel().submit_typed_text(""))
+            _build_key_handler(lambda: self._require_panel().submit_typed_text(""))
         )
         keys.add("c-c", filter=~is_searching)(self._interrupt_or_leave)
-        keys.add("c-d", filter=empty)(_key_handler(self.session.leave_session))
-        keys.add("c-z")(_key_handler(lambda: self.app.suspend_to_background()))
+        keys.add("c-d", filter=empty)(_build_key_handler(self.session.leave_session))
+        keys.add("c-z")(_build_key_handler(lambda: self.app.suspend_to_background()))
         keys.add("up", filter=queued)(self._edit_newest_queued_prompt)
-        keys.add("escape", filter=asking, eager=True)(_key_handler(self._menu.go_back))
+        keys.add("escape", filter=asking, eager=True)(_build_key_handler(self._menu.go_back))
         for key, by in {"up": -1, "down": 1}.items():
-            keys.add(key, filter=menu)(_key_handler(partial(self._menu.move_selection, by)))
+            keys.add(key, filter=menu)(_build_key_handler(partial(self._menu.move_selection, by)))
         keys.add("enter", filter=menu)(self._menu.handle_key)
         keys.add("<any>", filter=menu)(self._menu.handle_key)
         return keys
@@ -405,7 +405,7 @@ class App:
         self._hint = "Ctrl-C again leaves"
 
 
-def _key_handler(work: Callable[[], None]) -> Callable[[KeyPressEvent], None]:
+def _build_key_handler(work: Callable[[], None]) -> Callable[[KeyPressEvent], None]:
     return lambda _: work()
 
 

@@ -79,7 +79,7 @@ def call_result_lines(event: ToolResultEvent, output: RunningCall | None, width:
     facts = [*call_result_facts(event)]
     why = facts.pop(0) if event.status == "error" else ""
     what = Text.assemble(
-        (mark, _STYLES[colour]), " ", prefix_shell_command(event.tool_name, call_summary_line(event))
+        (mark, _STYLES[colour]), " ", prefix_if_shell_command(event.tool_name, call_summary_line(event))
     )
     short = Text.assemble((" · ", "dim"), (why, "bad")) if why else Text()
     details = Text("".join(f" · {fact}" for fact in facts), "dim")
@@ -92,7 +92,7 @@ def call_result_lines(event: ToolResultEvent, output: RunningCall | None, width:
         yield from _printed_output_lines(output, event.tool_id)
 
 
-def prefix_shell_command(tool: str, summary: str) -> str:
+def prefix_if_shell_command(tool: str, summary: str) -> str:
     """The summary, with `$ ` before a shell command."""
     return f"$ {summary}" if tool in _SHELLS else summary
 
@@ -200,7 +200,7 @@ def todo_lines(todos: Sequence[Todo], limit: int) -> list[Text]:
     return lines
 
 
-def unsuccessful_ending_lines(event: Result, tokens: int) -> Iterator[Text]:
+def failure_or_cancellation_lines(event: Result, tokens: int) -> Iterator[Text]:
     """How a drive ended, if it didn't end well."""
     if event.status in ENDED_WELL or event.status == "waiting":
         return
@@ -293,7 +293,7 @@ class DriveProgress:
             call.printed.add_output(event.text)
             return
         call = self._calls[key] = _make_call(
-            event.agent, prefix_shell_command(event.tool_name, call_summary_line(event)), now
+            event.agent, prefix_if_shell_command(event.tool_name, call_summary_line(event)), now
         )
         call.started = isinstance(event, ToolStart)
         if agent := self._agents.get(event.agent):
@@ -307,7 +307,7 @@ class DriveProgress:
             call.printed.end_output()
         return call.printed if call else None
 
-    def record_agent(self, event: AgentStart, now: float) -> None:
+    def record_agent_start(self, event: AgentStart, now: float) -> None:
         self._agents[event.agent] = _Agent(to_one_line(event.name), now, to_one_line(event.task))
 
     def end_agent_and_describe(self, event: AgentEnd) -> Text:

@@ -10,7 +10,7 @@ from prompt_toolkit.enums import EditingMode
 from rich.text import Text
 
 from interlock.cli.catalog import execute_command
-from interlock.cli.driving import is_plain_terminal
+from interlock.cli.driving import is_plain_terminal_or_screen_reader
 from interlock.cli.render.export import model_usage_lines
 from interlock.cli.render.output import CHANGE_COLOURS, abbreviate_home, format_age, to_one_line
 from interlock.cli.session.external_programs import run_and_show_command, split_shell_words
@@ -73,8 +73,8 @@ async def show_context_window(session: Session, _: str) -> None:
     session.screen.show_renderable(Text("\n".join(line.rstrip() for line in lines)))
 
 
-async def write_prompt_in_editor(session: Session, rest: str) -> None:
-    if text := await session.edit_text_in_editor(rest, ".md"):
+async def write_prompt_in_editor(session: Session, draft: str) -> None:
+    if text := await session.edit_text_in_editor(draft, ".md"):
         session.terminal.suggest_prompt(text.rstrip("\n"))
 
 
@@ -95,7 +95,7 @@ async def run_auth_command(session: Session, arguments: str) -> None:
 
 async def copy_last_answer(session: Session, _: str) -> None:
     """Copy the last answer through the terminal (OSC 52), which works over ssh, too."""
-    if is_plain_terminal():
+    if is_plain_terminal_or_screen_reader():
         raise UserError("This terminal has no clipboard that a program can reach.")
     text = await to_thread(lambda: travel.newest_model_text(session))
     if not text:
@@ -216,7 +216,7 @@ async def resume_named_or_picked_run(session: Session, argument: str) -> None:
         if not rows:
             raise UserError(f"No other run in {str(session.workspace)!r}. Those of other folders: /runs")
         chosen = await session.terminal.pick_row(
-            "Go on with which run?", rows, text_reader=read_run_texts_stepwise(session, rows)
+            "Go on with which run?", rows, text_reader=fill_row_texts_stepwise(session, rows)
         )
         if chosen is None:
             return
@@ -228,11 +228,11 @@ _SEARCHED = 200
 """Runs whose conversations the picker searches: the newest."""
 
 
-def read_run_texts_stepwise(session: Session, rows: Sequence[Row]) -> Iterator[None]:
+def fill_row_texts_stepwise(session: Session, rows: Sequence[Row]) -> Iterator[None]:
     """Read what was said in each run, one at each step."""
     for row in rows[:_SEARCHED]:
         with suppress(InterlockError, OSError):
-            row.text.extend(travel.read_texts_of_person_and_model(session, row.value))
+            row.text.extend(travel.read_conversation_texts(session, row.value))
         yield
 
 
@@ -302,7 +302,7 @@ async def undo_changes(session: Session, argument: str) -> None:
             call, last = await to_thread(lambda: session.client.find_last_undoable_call(run))
             about = f"the last change ({to_one_line(f'{last.tool} {summarize_arguments(last.args)}', 60)})"
         session.screen.show_note(f"Undoing {about}:")
-    if unkept := await to_thread(lambda: session.client.unrestorable_line(run)):
+    if unkept := await to_thread(lambda: session.client.unrestorable_changes_line(run)):
         session.screen.show_note(unkept)
     changed = await travel.undo_changes(session, call)
     _show_changes(session, changed)

@@ -10,7 +10,7 @@ from typing import Any
 from rich.table import Table
 
 from interlock.cli.completions import complete_last_word
-from interlock.cli.render.workflow_results import drop_shown_text
+from interlock.cli.render.workflow_results import blank_already_shown_text
 from interlock.cli.session import command_actions
 from interlock.cli.session.command_actions import Complete, Run, build_choice_command
 from interlock.cli.session.completion import CommandOffer
@@ -140,7 +140,7 @@ async def _run_named_workflow(session: Session, arguments: str) -> None:
         if outcome.display_output and name not in _CONVERSING:
             shown = str(outcome.display_output.get("text") or "")
             session.screen.show_renderable(
-                render_workflow_result(name, drop_shown_text(outcome.display_output, shown))
+                render_workflow_result(name, blank_already_shown_text(outcome.display_output, shown))
             )
 
     session.run_side_workflow(name, given, show_result)
@@ -152,16 +152,20 @@ def _complete_workflows(_: Session, typed: str) -> Iterable[str]:
 
 async def _show_help(session: Session, argument: str) -> None:
     if name := argument.strip().lstrip("/"):
-        command = find_slash_command(session, name)
-        session.screen.show_renderable(_build_table([(f"/{command.usage}", _describe_command(command))]))
+        command = resolve_slash_command(session, name)
+        session.screen.show_renderable(
+            _build_two_column_table([(f"/{command.usage}", _describe_command(command))])
+        )
         return
     session.screen.show_renderable(
-        _build_table([(f"/{command.usage}", command.summary) for command in COMMANDS.values()])
+        _build_two_column_table([(f"/{command.usage}", command.summary) for command in COMMANDS.values()])
     )
     own = session.extensions.get_extensions()
     if added := [*own.commands.items(), *own.skills.items()]:
-        session.screen.show_renderable(_build_table([(f"/{name}", summary) for name, summary in added]))
-    session.screen.show_renderable(_build_table(KEYS))
+        session.screen.show_renderable(
+            _build_two_column_table([(f"/{name}", summary) for name, summary in added])
+        )
+    session.screen.show_renderable(_build_two_column_table(KEYS))
 
 
 _LISTED = (
@@ -341,7 +345,7 @@ def command_completions(session: Session, typed: str) -> Mapping[str, CommandOff
     }
 
 
-def find_slash_command(session: Session, name: str) -> SlashCommand:
+def resolve_slash_command(session: Session, name: str) -> SlashCommand:
     """Find a command by name, alias or unique prefix. Raises `UserError`."""
     there = commands_by_name(session)
     if found := there.get(name) or _BY_ALIAS.get(name):
@@ -375,7 +379,7 @@ def handle_line(session: Session, line: str) -> None:
         session.submit_prompt(line)
         return
     try:
-        command = find_slash_command(session, found[1])
+        command = resolve_slash_command(session, found[1])
     except InterlockError as error:
         session.report_error(error)
         return
@@ -396,7 +400,7 @@ def _describe_command(command: "SlashCommand") -> str:
     return f"{command.summary} (also {also})" if also else command.summary
 
 
-def _build_table(rows: Iterable[tuple[str, str]]) -> Table:
+def _build_two_column_table(rows: Iterable[tuple[str, str]]) -> Table:
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(style="accent", no_wrap=False)
     table.add_column(overflow="fold")
@@ -405,7 +409,7 @@ def _build_table(rows: Iterable[tuple[str, str]]) -> Table:
     return table
 
 
-def commands_as_markdown() -> str:
+def commands_and_keys_as_markdown() -> str:
     """The commands and keys as Markdown, for README."""
 
     commands = [(f"`/{command.usage}`", _describe_command(command)) for command in COMMANDS.values()]

@@ -33,7 +33,7 @@ class FuzzyNameMatcher:
             return list(range(min(limit, len(self._names))))
         # Match each letter at its first occurrence: one pass over a name, whatever is typed.
         pattern = re.compile(
-            "".join(f"[^{_escape_in_character_class(c)}]*{re.escape(c)}" for c in wanted), re.DOTALL
+            "".join(f"[^{_escape_for_character_class(c)}]*{re.escape(c)}" for c in wanted), re.DOTALL
         )
         found = (place for place, name in enumerate(self._lower) if pattern.match(name))
         return nsmallest(limit, found, key=lambda place: self._match_rank(place, wanted))
@@ -52,7 +52,7 @@ class FuzzyNameMatcher:
         return kind, len(name), index
 
 
-def _escape_in_character_class(letter: str) -> str:
+def _escape_for_character_class(letter: str) -> str:
     return f"\\{letter}" if letter in "\\]^-[&~|" else letter
 
 

@@ -101,7 +101,7 @@ class DecisionPanel:
         return {**labels, **singly, _LATER: "later"}
 
     @property
-    def viewing_keys(self) -> dict[str, str]:
+    def preview_keys(self) -> dict[str, str]:
         """Keys that show more and decide nothing."""
         opens = {_OPEN: "difftool"} if is_diff(self.request["preview"]) else {}
         return {_VIEW: "view all", **opens} if self.request["preview"] else {}
@@ -120,11 +120,11 @@ class DecisionPanel:
                 (style, f"{mark}{truncate_to_width(text, width - len(mark))}\n")
                 for mark, text in zip(marks, wrapped, strict=False)
             ]
-        looks = "".join(f"[{key}] {label}  " for key, label in self.viewing_keys.items())
+        looks = "".join(f"[{key}] {label}  " for key, label in self.preview_keys.items())
         return [*lines, ("class:dim", truncate_to_width(f"{looks}{_HINT}", width))]
 
     def has_key(self, key: str) -> bool:
-        return key in self.menu_entries or key in self.viewing_keys
+        return key in self.menu_entries or key in self.preview_keys
 
     def move_selection(self, offset: int) -> None:
         self.selected_index = (self.selected_index + offset) % len(self.menu_entries)
@@ -135,7 +135,7 @@ class DecisionPanel:
 
     async def press_key(self, key: str) -> None:
         self.problem = ""
-        if key in self.viewing_keys:
+        if key in self.preview_keys:
             await (self._terminal.show_in_pager if key == _VIEW else self._terminal.open_difftool)(
                 self.requests
             )
@@ -267,12 +267,16 @@ def _group_requests_decided_together(requests: Sequence[Request]) -> Iterator[tu
             )
 
 
-def _settled_request_ids(made: Iterable[Decision], requests: Sequence[Request]) -> set[str]:
+def _settled_request_ids(decisions: Iterable[Decision], requests: Sequence[Request]) -> set[str]:
     """Ids that need no question any more after these decisions."""
     by_id = {request["id"]: request for request in requests}
-    found = {decision.approval for decision in made}
+    found = {decision.approval for decision in decisions}
     return found.union(
-        *(decisions_on_other_requests(d, by_id[d.approval], requests)[1] for d in made if d.choice != EDITS)
+        *(
+            decisions_on_other_requests(d, by_id[d.approval], requests)[1]
+            for d in decisions
+            if d.choice != EDITS
+        )
     )
 
 
@@ -319,11 +323,11 @@ def full_request_lines(requests: Sequence[Request], width: int) -> Iterator[Text
         yield Text("")
 
 
-def _headline_list(edits: Sequence[Request]) -> Iterator[str | tuple[str, Literal["dim"]]]:
-    for number, request in enumerate(edits[:_LISTED], 1):
+def _headline_list(requests: Sequence[Request]) -> Iterator[str | tuple[str, Literal["dim"]]]:
+    for number, request in enumerate(requests[:_LISTED], 1):
         yield f"\n  {number:>2}  {request_headline(request)}"
-    if len(edits) > _LISTED:
-        yield (f"\n      … {len(edits) - _LISTED} more: [{_VIEW}]", "dim")
+    if len(requests) > _LISTED:
+        yield (f"\n      … {len(requests) - _LISTED} more: [{_VIEW}]", "dim")
 
 
 def _show_decision_note(screen: Screen, panel: DecisionPanel, decisions: Sequence[Decision]) -> None:

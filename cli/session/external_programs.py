@@ -130,7 +130,7 @@ class ProgramOutput:
         default_factory=lambda: codecs.getincrementaldecoder("utf-8")(errors="replace")
     )
 
-    def append_bytes(self, data: bytes) -> str:
+    def decode_and_append(self, data: bytes) -> str:
         text = self._decode.decode(data, final=not data)
         room = _KEPT - len(self.head)
         self.head += text[:room]
@@ -164,12 +164,12 @@ async def run_shell_line(session: Session, line: str) -> None:
         session.screen.show_note(f"Can't start {shell!r}: {error.strerror}. Set SHELL.", "bad")
         return
     began = loop.time()
-    session.stop = lambda: _interrupt_process(process, loop)
+    session.stop = lambda: _interrupt_then_kill_process(process, loop)
     session.screen(ToolStart(tool_name="run_shell_command", tool_id="!", summary=f"! {to_one_line(line)}"))
     assert process.stdout is not None
-    while data := await _read_output(process.stdout, process):
-        session.screen(ToolOutput(tool_id="!", text=output.append_bytes(data)))
-    output.append_bytes(b"")
+    while data := await _read_next_output(process.stdout, process):
+        session.screen(ToolOutput(tool_id="!", text=output.decode_and_append(data)))
+    output.decode_and_append(b"")
     code = await process.wait() if process.returncode is None else process.returncode
     session.run_in_background(_drain_stream(process.stdout))
     session.screen.end_drive()
@@ -179,7 +179,7 @@ async def run_shell_line(session: Session, line: str) -> None:
     session.attach_note("a shell line that the user ran, and its output", note)
 
 
-async def _read_output(stream: asyncio.StreamReader, process: asyncio.subprocess.Process) -> bytes:
+async def _read_next_output(stream: asyncio.StreamReader, process: asyncio.subprocess.Process) -> bytes:
     """The next output; empty once the line is over, even if a background process holds the pipe open."""
     reading = asyncio.ensure_future(stream.read(_CHUNK))
     while not (await asyncio.wait({reading}, timeout=_LOOK_S))[0]:
@@ -194,7 +194,9 @@ async def _drain_stream(stream: asyncio.StreamReader) -> None:
         pass
 
 
-def _interrupt_process(process: asyncio.subprocess.Process, loop: asyncio.AbstractEventLoop) -> None:
+def _interrupt_then_kill_process(
+    process: asyncio.subprocess.Process, loop: asyncio.AbstractEventLoop
+) -> None:
     def send_signal(number: int) -> None:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, number)
@@ -304,7 +306,9 @@ def open_difftool(requests: Sequence[Request], workspace: Path) -> None:
             name = Path(summarize_arguments(request["args"])).name or "file"
             files = [Path(folder, side, str(number), name) for side in ("before", "after")]
             for file, text in zip(
-                files, diff_sides(request["preview"], _read_edited_file(request, workspace)), strict=True
+                files,
+                texts_before_and_after_diff(request["preview"], _read_file_before_edit(request, workspace)),
+                strict=True,
             ):
                 file.parent.mkdir(parents=True)
                 file.write_text(text, encoding="utf-8")
@@ -318,31 +322,31 @@ def open_difftool(requests: Sequence[Request], workspace: Path) -> None:
                 raise UserError("git difftool failed. Name a tool: git config --global diff.tool vimdiff")
 
 
-def _read_edited_file(request: Request, workspace: Path) -> str:
+def _read_file_before_edit(request: Request, workspace: Path) -> str:
     try:
         return (workspace / summarize_arguments(request["args"])).read_text(encoding="utf-8")
     except (OSError, ValueError):
         return ""
 
 
-def diff_sides(diff: str, current: str) -> tuple[str, str]:
+def texts_before_and_after_diff(diff: str, current: str) -> tuple[str, str]:
     """The text before and after a diff: whole where it fits `current`, else its hunks alone, as when it is cut."""
     if cut := find_truncated_diff_notice(diff):
-        was, becomes = _hunk_sides(diff)
+        was, becomes = _hunk_texts_before_and_after(diff)
         return was + cut, becomes + cut
     before: list[str] = []
     after: list[str] = []
     lines, at = current.splitlines(keepends=True), 0
     for start, old, new in _parse_hunks(diff):
         if lines[start : start + len(old)] != old:
-            return _hunk_sides(diff)
+            return _hunk_texts_before_and_after(diff)
         before += [*lines[at:start], *old]
         after += [*lines[at:start], *new]
         at = start + len(old)
     return "".join([*before, *lines[at:]]), "".join([*after, *lines[at:]])
 
 
-def _hunk_sides(diff: str) -> tuple[str, str]:
+def _hunk_texts_before_and_after(diff: str) -> tuple[str, str]:
     found = [*_parse_hunks(diff)]
     return "".join(x for _, old, _ in found for x in old), "".join(x for _, _, new in found for x in new)
 

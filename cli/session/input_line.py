@@ -65,7 +65,7 @@ class Pastes:
         numbers = [int(mark[1]) - 1 for mark in _IMAGE.finditer(text)]
         return [self._images[number] for number in numbers if 0 <= number < len(self._images)]
 
-    def fold_paste(self, text: str) -> str:
+    def fold_long_paste(self, text: str) -> str:
         """Returns a mark for a long paste, a short one as it is; line ends become LF."""
         text = text.replace("\r\n", "\n").replace("\r", "\n")
         lines = text.count("\n") + (not text.endswith("\n"))
@@ -76,11 +76,11 @@ class Pastes:
         size = f"{lines:,} lines" if lines > 1 else f"{len(text):,} characters"
         return f"[pasted {size} #{number}]"
 
-    def expand_marks(self, text: str) -> str:
+    def expand_paste_marks(self, text: str) -> str:
         """The text with each mark replaced by its paste."""
         return _MARK.sub(lambda mark: self._texts.get(mark[1], mark[0]), text)
 
-    def trailing_mark(self, text: str) -> str:
+    def trailing_paste_mark(self, text: str) -> str:
         """The mark that ends the text, or nothing."""
         found = re.search(rf"{_MARK.pattern}$", text)
         return found[0] if found and found[1] in self._texts else ""
@@ -92,7 +92,9 @@ class Pastes:
     def refold_pastes(self, text: str, pastes: Iterable[str]) -> str:
         """Fold an earlier session's pastes again, renumbering the text's marks."""
         left = iter(pastes)
-        return _MARK.sub(lambda mark: self.fold_paste(part) if (part := next(left, None)) else mark[0], text)
+        return _MARK.sub(
+            lambda mark: self.fold_long_paste(part) if (part := next(left, None)) else mark[0], text
+        )
 
 
 class InputHistory(History):
@@ -202,7 +204,7 @@ def build_input_buffer(
     """`send` gets the typed text with its pastes in full."""
 
     def accept(buffer: Buffer) -> bool:
-        send(pastes.expand_marks(buffer.text))
+        send(pastes.expand_paste_marks(buffer.text))
         return False  # clear the buffer
 
     return Buffer(
@@ -239,9 +241,9 @@ def build_input_key_bindings(
     @keys.add("c-g", filter=typing & ~offered)
     def _editor(event: KeyPressEvent) -> None:
         async def edit() -> None:
-            text = await session.edit_text_in_editor(pastes.expand_marks(buffer.text), ".md")
+            text = await session.edit_text_in_editor(pastes.expand_paste_marks(buffer.text), ".md")
             if text is not None:
-                buffer.document = Document(pastes.fold_paste(text.rstrip("\n")))
+                buffer.document = Document(pastes.fold_long_paste(text.rstrip("\n")))
 
         event.app.create_background_task(edit())
 
@@ -274,7 +276,7 @@ def _bind_paste_keys(
     @keys.add(Keys.BracketedPaste, filter=typing)
     def _paste(event: KeyPressEvent) -> None:
         image = find_pasted_image_file(event.data)
-        buffer.insert_text(pastes.register_image(image) if image else pastes.fold_paste(event.data))
+        buffer.insert_text(pastes.register_image(image) if image else pastes.fold_long_paste(event.data))
 
     @keys.add("c-v", filter=typing & (emacs_mode | vi_insert_mode))
     def _image(event: KeyPressEvent) -> None:
@@ -288,11 +290,11 @@ def _bind_paste_keys(
 
         event.app.create_background_task(paste())
 
-    folded = Condition(lambda: bool(pastes.trailing_mark(buffer.document.text_before_cursor)))
+    folded = Condition(lambda: bool(pastes.trailing_paste_mark(buffer.document.text_before_cursor)))
 
     @keys.add("backspace", filter=typing & folded)
     def _remove(_: KeyPressEvent) -> None:
-        buffer.delete_before_cursor(len(pastes.trailing_mark(buffer.document.text_before_cursor)))
+        buffer.delete_before_cursor(len(pastes.trailing_paste_mark(buffer.document.text_before_cursor)))
 
 
 def _bind_escape_keys(keys: KeyBindings, typing: Filter, session: Session, buffer: Buffer) -> None:

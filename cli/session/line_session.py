@@ -86,7 +86,7 @@ class LineTerminal:
         sys.stdout.write(STYLES.sub("", self._screen.take_finished_output()))
         sys.stdout.flush()
 
-    def schedule_painting(self) -> None:
+    def schedule_repaint_if_supported(self) -> None:
         """No-op: finished output is polled."""
 
     def end_session(self) -> None:

@@ -215,29 +215,29 @@ class _OpenCodeFence:
         self._context: list[str] = []
         self.closed = False
 
-    def feed_line(self, line: str, page: MarkdownLayout) -> list[Text]:
+    def feed_line(self, line: str, layout: MarkdownLayout) -> list[Text]:
         if self._close.fullmatch(line):
             self.closed = True
             return [
-                *self.finish_lines(page),
-                *([Text(line.strip(), "dim")] if page.should_show_fences() else []),
+                *self.finish_lines(layout),
+                *([Text(line.strip(), "dim")] if layout.should_show_fences() else []),
             ]
         self._lines.append(self._dedent(line))
-        return self.finish_lines(page) if len(self._lines) >= _CHUNK else []
+        return self.finish_lines(layout) if len(self._lines) >= _CHUNK else []
 
-    def finish_lines(self, page: MarkdownLayout) -> list[Text]:
+    def finish_lines(self, layout: MarkdownLayout) -> list[Text]:
         """Finish the pending lines."""
-        shown = self._highlight_lines(page, self._lines)
+        shown = self._highlight_lines(layout, self._lines)
         self._context = [*self._context, *self._lines][-_CONTEXT:]
         self._lines = []
         return shown
 
-    def render_unfinished(self, page: MarkdownLayout, partial: str) -> list[Text]:
+    def render_unfinished(self, layout: MarkdownLayout, partial: str) -> list[Text]:
         last = [self._dedent(partial)] if partial and not self._close.fullmatch(partial) else []
-        return self._highlight_lines(page, [*self._lines, *last])
+        return self._highlight_lines(layout, [*self._lines, *last])
 
-    def _highlight_lines(self, page: MarkdownLayout, lines: Sequence[str]) -> list[Text]:
-        return page.highlight_code([*self._context, *lines], self._language, len(self._context))
+    def _highlight_lines(self, layout: MarkdownLayout, lines: Sequence[str]) -> list[Text]:
+        return layout.highlight_code([*self._context, *lines], self._language, len(self._context))
 
     def _dedent(self, line: str) -> str:
         spaces = len(line) - len(line.lstrip(" "))

@@ -74,9 +74,9 @@ class MarkdownLayout:
         """Lines of consecutive blocks, with the blank lines between them."""
         return self._layout_sequence(nodes, source, self._width)
 
-    def layout_block(self, node: SyntaxTreeNode, source: Sequence[str], number: int = 0) -> list[Text]:
-        """`number`: replaces the number of a list's first item."""
-        return self._layout_node(node, source, self._width, number)
+    def layout_block(self, node: SyntaxTreeNode, source: Sequence[str], first_number: int = 0) -> list[Text]:
+        """`first_number`: replaces the number of a list's first item."""
+        return self._layout_node(node, source, self._width, first_number)
 
     def highlight_code(self, lines: Sequence[str], language: str, skip: int = 0) -> list[Text]:
         """Highlighted lines, without the first `skip` ones, which only give context."""
@@ -109,14 +109,14 @@ class MarkdownLayout:
         return shown
 
     def _layout_node(
-        self, node: SyntaxTreeNode, source: Sequence[str], width: int, number: int = 0
+        self, node: SyntaxTreeNode, source: Sequence[str], width: int, first_number: int = 0
     ) -> list[Text]:
         match node.type:
             case "paragraph" | "heading":
                 style = "heading" if node.type == "heading" else ""
                 return self._wrap_text(_inline_text(node, style), width)
             case "bullet_list" | "ordered_list":
-                return self._layout_list(node, source, width, number)
+                return self._layout_list(node, source, width, first_number)
             case "blockquote":
                 inner = self._layout_sequence(node.children, source, width - 2)
                 return [Text.assemble(("│ ", "dim"), line) for line in inner]
@@ -130,10 +130,10 @@ class MarkdownLayout:
                 return self._wrap_text(Text(node.content if node.type == "inline" else ""), width)
 
     def _layout_list(
-        self, node: SyntaxTreeNode, source: Sequence[str], width: int, number: int
+        self, node: SyntaxTreeNode, source: Sequence[str], width: int, first_number: int
     ) -> list[Text]:
         shown: list[Text] = []
-        first = number or int(str(node.attrs.get("start", 1)))
+        first = first_number or int(str(node.attrs.get("start", 1)))
         for index, item in enumerate(node.children):
             mark = "• " if node.type == "bullet_list" else f"{first + index}. "
             if index and needs_blank_line(item.type, item, source):
@@ -308,5 +308,5 @@ def _link_pieces(node: SyntaxTreeNode, style: Style | str) -> Iterator[tuple[str
         yield f" ({url})", "dim"
 
 
-def _visible_url(node: SyntaxTreeNode, name: str) -> str:
-    return make_visible(str(node.attrs.get(name, "")))
+def _visible_url(node: SyntaxTreeNode, attribute: str) -> str:
+    return make_visible(str(node.attrs.get(attribute, "")))

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from interlock.cli.driving import is_plain_terminal
+from interlock.cli.driving import is_plain_terminal_or_screen_reader
 from interlock.cli.terminal import set_terminal_attributes
 from interlock.engine.client import Options, first_model
 from interlock.state.errors import UserError
@@ -34,7 +34,7 @@ def hide_typed_input() -> Generator[None]:
     Lasts until the process ends; before this, the terminal echoes. Where the cursor can't be moved, lines are typed
     in the terminal itself, and nothing is held.
     """
-    if is_plain_terminal():
+    if is_plain_terminal_or_screen_reader():
         yield
         return
     with _clear_terminal_flags(termios.ICRNL, termios.ECHO | termios.ICANON):  # Enter stays \r
@@ -49,7 +49,7 @@ def hide_typed_input() -> Generator[None]:
 @contextmanager
 def disable_plain_terminal_echo() -> Generator[None]:
     """Turn echo off where the terminal itself echoes lines. What was typed before isn't lost."""
-    if not is_plain_terminal():
+    if not is_plain_terminal_or_screen_reader():
         yield
         return
     with _clear_terminal_flags(0, termios.ECHO):
@@ -124,7 +124,7 @@ def ask_for_and_store_model(options: Options) -> None:
 
 
 def _ask_for_provider_and_model(settings: "Settings", env: Mapping[str, str]) -> _ModelChoice:
-    return _WAYS[_read_until_valid("Which one? [1] ", "1", _one_of_validator(*_WAYS))](settings, env)
+    return _WAYS[_read_until_valid("Which one? [1] ", "1", _make_choice_validator(*_WAYS))](settings, env)
 
 
 def _retry_until_valid(work: Callable[[], T], end: str = "\n") -> T:
@@ -138,7 +138,7 @@ def _retry_until_valid(work: Callable[[], T], end: str = "\n") -> T:
 
 def _read_line(question: str, hidden: bool = False) -> str:
     """Read a line, with anything typed before the question. `hidden`: shows stars, or nothing."""
-    if is_plain_terminal():
+    if is_plain_terminal_or_screen_reader():
         print(question, end="", flush=True)
         while not select.select([sys.stdin], [], [], _SIGNAL_S)[0]:
             pass  # `input` alone misses a signal that comes just before it reads
@@ -158,7 +158,7 @@ def _read_until_valid(prompt: str, default: str, check: Callable[[str], str]) ->
     return _retry_until_valid(lambda: check(_read_line(prompt).strip() or default))
 
 
-def _one_of_validator(*known: str) -> Callable[[str], str]:
+def _make_choice_validator(*known: str) -> Callable[[str], str]:
     def check(text: str) -> str:
         if text not in known:
             raise UserError(f"{text!r} is none of {', '.join(known)}.")
@@ -221,14 +221,14 @@ def _make_key_and_model_asker(provider: str) -> Callable[["Settings", Mapping[st
                 f"It works. {format_count(len(models), 'model')} {'is' if len(models) == 1 else 'are'} there."
             )
             example = "Model, such as anthropic/claude-sonnet-4.5: "
-            model = f"{provider}:{_read_until_valid(example, '', _known_model_validator(models))}"
+            model = f"{provider}:{_read_until_valid(example, '', _make_known_model_validator(models))}"
         elsewhere = {address: env[address]} if env.get(address) else {}  # the key belongs to it
         return _ModelChoice({variable: key, **elsewhere}, model)
 
     return asks
 
 
-def _known_model_validator(models: Sequence[str]) -> Callable[[str], str]:
+def _make_known_model_validator(models: Sequence[str]) -> Callable[[str], str]:
     def check(text: str) -> str:
         if text not in models:
             raise UserError(f"No model {text!r}.{did_you_mean(text, models)} Give the name of one.")
@@ -248,7 +248,7 @@ def _read_working_gemini_key(base: str, settings: "Settings") -> tuple[str, list
     return key, models
 
 
-def _ask_for_compatible_server(_settings: "Settings", env: Mapping[str, str]) -> _ModelChoice:
+def _ask_for_openai_compatible_server(_settings: "Settings", env: Mapping[str, str]) -> _ModelChoice:
     from interlock.services.models.names import require_package
 
     require_package("openai:any")
@@ -281,7 +281,7 @@ _WAYS = {
     "2": _make_key_and_model_asker("anthropic"),
     "3": _make_key_and_model_asker("openai"),
     "4": _make_key_and_model_asker("openrouter"),
-    "5": _ask_for_compatible_server,
+    "5": _ask_for_openai_compatible_server,
 }
 """Number in `_WELCOME` → what asks."""
 

@@ -274,7 +274,7 @@ class Screen:
             case ApprovalRequired():
                 self._previewed.add(hash(event.preview))
             case AgentStart():
-                self._ensure_progress().record_agent(event, self._clock())
+                self._ensure_progress().record_agent_start(event, self._clock())
             case AgentEnd():
                 self._append_block(
                     [blocks.clip_to_width(self._ensure_progress().end_agent_and_describe(event), self.width)],
@@ -376,7 +376,7 @@ class Screen:
         self._waits = event.status == "waiting"
         if unsaid:
             self.show_markdown(unsaid)
-        ending = blocks.unsuccessful_ending_lines(event, self._progress.tokens if self._progress else 0)
+        ending = blocks.failure_or_cancellation_lines(event, self._progress.tokens if self._progress else 0)
         self._append_block(
             (part for line in ending for part in wrap_with_hanging_indent(line, self.width)), "line"
         )

@@ -8,7 +8,7 @@ from interlock.cli.render.output import redact_secrets, to_one_line
 from interlock.cli.session.picker import Row
 from interlock.cli.session.screen import Screen
 from interlock.cli.session.session_wording import reword_for_session
-from interlock.cli.startup import resume_gc_and_prewarm
+from interlock.cli.startup import resume_gc_and_start_warm_process
 from interlock.engine.client import Decision, Options, Pending
 from interlock.engine.client.conversation import Conversation, Notice
 from interlock.engine.client.user_extensions import ExtensionReader
@@ -30,7 +30,7 @@ _SAID = {
 class Terminal(Protocol):
     """What a session needs from its terminal: `App`, or `Lines` where the cursor can't be moved."""
 
-    def schedule_painting(self) -> None:
+    def schedule_repaint_if_supported(self) -> None:
         """Show soon what has changed."""
 
     def end_session(self) -> None:
@@ -95,7 +95,7 @@ class _TerminalFrontEnd:
     def __init__(self, screen: Screen, terminal: Terminal) -> None:
         self._screen, self._terminal = screen, terminal
         self.on_prompt_sent = screen.show_prompt
-        self.on_state_changed, self.on_drive_ended = terminal.schedule_painting, screen.end_drive
+        self.on_state_changed, self.on_drive_ended = terminal.schedule_repaint_if_supported, screen.end_drive
         self.withdraw_decided_requests, self.return_queued_prompts = (
             terminal.withdraw_decided_requests,
             terminal.return_queued_prompts,
@@ -103,7 +103,7 @@ class _TerminalFrontEnd:
 
     def on_event(self, event: Event, /) -> None:
         if event.type in ("finished", "tool_start"):  # a model's client, the largest import, is loaded by now
-            resume_gc_and_prewarm()
+            resume_gc_and_start_warm_process()
         if isinstance(event, NotificationEvent):
             self._terminal.notify_person(event)
         self._screen(event)

@@ -104,10 +104,10 @@ class StatusReader:
 
     def refresh(self, session: Session) -> bool:
         """Read the figures; whether any has changed. While no run moves, it only asks the store whether one did."""
-        from interlock.engine.client.folder_contents import read_git_branch
+        from interlock.engine.client.folder_contents import read_git_branch_or_commit
 
         before = self._known, self._window
-        self._known = replace(self._known, branch=read_git_branch(session.workspace))
+        self._known = replace(self._known, branch=read_git_branch_or_commit(session.workspace))
         stamp = (session.run, session.answering or session.model)
         if self._changed() or stamp != self._stamp:
             with suppress(InterlockError):

@@ -48,7 +48,7 @@ def terminal_size() -> Size:
     return Size(rows=rows or 24, columns=columns or 80)
 
 
-def split_first_portion(text: str) -> tuple[str, str]:
+def split_first_print_chunk(text: str) -> tuple[str, str]:
     if len(text) <= PRINTED:
         return text, ""
     end = text.rfind("\n", 0, PRINTED) + 1 or text.find("\n") + 1 or len(text)

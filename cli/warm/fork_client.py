@@ -70,7 +70,7 @@ class Fork:
         os.close(self._status_pipe)
 
 
-class Forker:
+class ForkClient:
     """The process that forks. It is started when first asked, and ends unused, or when this one is gone."""
 
     def __init__(self, program: Sequence[str] = ("-m", "interlock.cli.warm.fork_server")) -> None:
@@ -95,7 +95,9 @@ class Forker:
             streams = [null if fd == subprocess.DEVNULL else fd for fd in (stdin, stdout, stderr)]
             for _ in range(2 if sys.platform.startswith("linux") else 0):
                 try:
-                    return Fork(self.request_fork(module, arguments, env, str(Path.cwd()), streams))
+                    return Fork(
+                        self.request_fork_status_pipe(module, arguments, env, str(Path.cwd()), streams)
+                    )
                 except ConnectionError:  # it ended, or was killed; what it forked lives on
                     self.stop_server()
         finally:
@@ -109,7 +111,7 @@ class Forker:
             start_new_session=True,
         )
 
-    def request_fork(
+    def request_fork_status_pipe(
         self, module: str, arguments: Sequence[str], env: Mapping[str, str], cwd: str, streams: Sequence[int]
     ) -> int:
         """Ask for a fork; returns the pipe of its pid and end. Raises `ConnectionError` if the forker is gone."""
@@ -119,7 +121,7 @@ class Forker:
         told, telling = os.pipe()
         try:
             os.write(request, marshal.dumps(given))
-            socket.send_fds(self.connect_to_server(), [b"x"], [telling, request, *streams])
+            socket.send_fds(self.connect_or_start_server(), [b"x"], [telling, request, *streams])
         except BaseException:
             os.close(told)
             raise
@@ -128,7 +130,7 @@ class Forker:
             os.close(telling)
         return told
 
-    def connect_to_server(self) -> socket.socket:
+    def connect_or_start_server(self) -> socket.socket:
         """Return the socket to the process that forks, which is started if there is none."""
         with self._lock:
             if self._server is None:
@@ -160,5 +162,5 @@ class Forker:
             self._server = self._process = None
 
 
-FORKER = Forker()
+FORKER = ForkClient()
 atexit.register(FORKER.stop_server)

@@ -67,7 +67,7 @@ def preload_run_modules(with_optional_packages: bool = False) -> None:
     """
     gc.disable()  # as each start does; the rehearsed one turns it on again
     found = with_optional_packages and find_spec("langchain_openai")
-    _run_prompt_with_models(_SCRIPTED, "gemini-2.5-pro", *(["openai:any"] if found else []))
+    _rehearse_prompt_with_models(_SCRIPTED, "gemini-2.5-pro", *(["openai:any"] if found else []))
     session = import_module(_SESSION)
     parts = (module.name for module in iter_modules(session.__path__, "interlock.cli.session."))
     for name in (*parts, "interlock.services.models.gemini", "interlock.services.secrets.hidden"):
@@ -80,7 +80,7 @@ def preload_run_modules(with_optional_packages: bool = False) -> None:
 
 def run_rehearsal_prompt() -> None:
     """Run a prompt: afterwards a forked process has copies of the pages that runs write to. Raises `RuntimeError`."""
-    _run_prompt_with_models(_SCRIPTED)
+    _rehearse_prompt_with_models(_SCRIPTED)
     _drop_rehearsal_objects()
 
 
@@ -95,7 +95,7 @@ def _drop_rehearsal_objects() -> None:
         raise RuntimeError("an import left a thread behind: what it holds, a forked process never gets")
 
 
-def _run_prompt_with_models(*models: str) -> None:
+def _rehearse_prompt_with_models(*models: str) -> None:
     """Run a prompt with each. Raises `RuntimeError` if the first can't."""
     with (
         tempfile.TemporaryDirectory() as folder,

@@ -54,7 +54,7 @@ class _WarmServer(ForkServer):
             "variables": warm.import_time_variables(os.environ),
             "interpreter": warm.describe_interpreter(),
         }
-        self._stamps = _modification_times()
+        self._stamps = _import_modification_times()
         self._next: tuple[int, socket.socket] | None = None
         """The fork that waits to become the next start, and its socket: it says `READY`, and gets descriptors."""
         self._due = True
@@ -128,7 +128,7 @@ class _WarmServer(ForkServer):
         conn = socket.socket(fileno=status_pipe)
         conn.setblocking(True)
         client = warm.peer_credentials(conn)[0]
-        why = self._refusal_reason(client, request)
+        why = self._check_refusal_and_stop_stale_server(client, request)
         conn.sendall((why.encode() or warm.READY) + b"\n")
         if why or conn.recv(1) != warm.GO:
             os._exit(0)  # it waited too long, or only asked
@@ -143,12 +143,12 @@ class _WarmServer(ForkServer):
         _follow_job_control(client, status_pipe)
         return import_module(PROGRAM).run_command_line(sys.argv[1:], own_process=True)
 
-    def _refusal_reason(self, client: int, request: Mapping[str, Any]) -> str:
+    def _check_refusal_and_stop_stale_server(self, client_pid: int, request: Mapping[str, Any]) -> str:
         theirs = {
             "variables": warm.import_time_variables(request["env"]),
             "interpreter": request["interpreter"],
         }
-        theirs |= _process_attributes(client)
+        theirs |= _process_attributes(client_pid)
         ours = {**self._own_start, **_process_attributes(os.getpid())}
         if differing := [name for name in ours if ours[name] != theirs[name]]:
             return f"another {differing[0]}"
@@ -158,7 +158,7 @@ class _WarmServer(ForkServer):
         return ""
 
 
-def _modification_times() -> dict[str, int]:
+def _import_modification_times() -> dict[str, int]:
     """Path → when it was changed, in ns: of imported files, and of folders where package managers change more."""
     files = {getattr(module, "__file__", None) or "" for module in [*sys.modules.values()]}
     managed = (sys.prefix, sys.base_prefix)
@@ -201,7 +201,7 @@ def _process_attributes(pid: int) -> dict[str, str]:
     }
 
 
-def _follow_job_control(client: int, status_pipe: int) -> None:
+def _follow_job_control(client_pid: int, status_pipe: int) -> None:
     """Stop with the client, and where an ordinary start stops: when it takes the terminal from the background.
 
     The kernel doesn't stop this process, which is of another session than the terminal.
@@ -212,7 +212,7 @@ def _follow_job_control(client: int, status_pipe: int) -> None:
         os.killpg(0, signal.SIGSTOP)  # the shell continues the client, and this
 
     def wait_for_foreground() -> None:
-        while not _is_in_foreground(client):
+        while not _is_in_foreground(client_pid):
             os.kill(os.getpid(), signal.SIGTTIN)
             time.sleep(0.05)  # the main thread stops
 
@@ -235,7 +235,7 @@ def _is_in_foreground(pid: int) -> bool:
     return fields[5] in (fields[2], b"-1")
 
 
-def _lock_folder(folder: Path) -> int:
+def _create_and_lock_folder(folder: Path) -> int:
     """The folder, closed to others, and locked until this process ends. Raises `OSError`."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     made = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
@@ -255,7 +255,7 @@ def run_warm_process(socket_file: Path, idle_timeout_s: float) -> None:
     for number in (signal.SIGHUP, signal.SIGQUIT):
         signal.signal(number, signal.SIG_DFL)
     try:
-        folder = _lock_folder(socket_file.parent)
+        folder = _create_and_lock_folder(socket_file.parent)
         socket_file.unlink(missing_ok=True)
         preload_run_modules(with_optional_packages=True)
         starts = _WarmServer(socket_file, folder)  # nobody can connect before: starts don't wait for imports

@@ -22,14 +22,14 @@ from interlock.engine.store.audit import (
     audited_body_text,
     audited_key_text,
     compute_keyed_mac,
-    find_newest_record,
+    find_newest_audit_record,
     list_audit_records,
     load_or_create_audit_key,
     read_audited_rows,
     read_saved_head,
 )
 from interlock.engine.store.connection import Connection, sha256_hex
-from interlock.engine.store.integrity import find_differing_messages
+from interlock.engine.store.integrity import find_changed_or_missing_messages
 from interlock.engine.store.tables import TABLE
 from interlock.state.clock import unix_time
 from interlock.state.errors import StoreError, UserError
@@ -51,7 +51,7 @@ def read_audit_records(home: Path, since: float = 0.0, run: str | None = None) -
 def sign_newest_record(home: Path) -> dict[str, Any]:
     """Return the newest record's number and hash, signed. Raises `UserError` where there is none."""
     with open_reader(home) as conn:
-        newest = find_newest_record(conn) if conn else None
+        newest = find_newest_audit_record(conn) if conn else None
     if not newest:
         raise UserError(
             "There is no audit record yet: nothing has run. Start with: interlock -p 'what to do'"
@@ -81,7 +81,11 @@ def find_audit_problems(home: Path, kept_heads: tuple[Mapping[str, Any], ...] = 
         found = [*_find_broken_records(chain, key), *_find_cut_off_ends(chain, newest)]
         for one in kept_heads:
             found += _find_kept_head_problems(chain, one, known)
-        return len(chain), [*found, *_find_differing_rows(conn, chain), *find_differing_messages(home, conn)]
+        return len(chain), [
+            *found,
+            *_find_differing_rows(conn, chain),
+            *find_changed_or_missing_messages(home, conn),
+        ]
 
 
 def _describe_record(record: AuditRecord) -> str:

@@ -27,11 +27,19 @@ from interlock.engine.options import (
     Pending,
     Renderer,
 )
-from interlock.engine.read import ENDED, STATUSES, TALKING, Request, RunRow, Step, root_node_path
+from interlock.engine.read import (
+    ENDED,
+    STATUSES,
+    TALKING,
+    Request,
+    RunRow,
+    Step,
+    count_consecutive_root_nodes,
+)
 from interlock.engine.read.calls import Agent, Call
 from interlock.engine.store import Store, open_reader, resolve_state_directory
 from interlock.engine.store import runs as rows
-from interlock.engine.store.diagnosis import explain_errors_by_damaged_rows
+from interlock.engine.store.diagnosis import explain_store_errors_and_damage
 from interlock.engine.store.runs import SessionState
 from interlock.engine.store.workspaces import copy_undo_notes_to_fork
 from interlock.engine.user_code import FORBIDDEN, CodeForbiddenError
@@ -72,11 +80,11 @@ __all__ = [
     "RunRow",
     "SessionState",
     "Step",
+    "count_consecutive_root_nodes",
     "flush_telemetry",
     "load_folder_settings",
     "make_stop",
     "resolve_state_directory",
-    "root_node_path",
     "telemetry_problem",
 ]
 
@@ -120,7 +128,7 @@ class Client(Views):
             self._drives = LiveDriveRegistry()
         return self._drives
 
-    def load_listed_app(self) -> "LangGraphApp | None":
+    def load_trusted_langgraph_app(self) -> "LangGraphApp | None":
         """What the workspace's `langgraph.json` asks of a server; None: nothing, or it isn't trusted."""
         from interlock.engine.graph_files import load_langgraph_app
 
@@ -201,7 +209,10 @@ class Client(Views):
 
         async def resume(run: str, decisions: Sequence[Decision]) -> Outcome:
             drive = partial(
-                engine.resume, run, decisions=decisions, options=_options_after_decision(self.options)
+                engine.resume,
+                run,
+                decisions=decisions,
+                options=_options_without_modes_and_attachments(self.options),
             )
             return await self._run_registered_drive(drive, renderers, stop)
 
@@ -241,7 +252,7 @@ class Client(Views):
         self, outcome: Outcome, decider: Decider | None, renderers: Sequence[Renderer]
     ) -> Outcome:
         async def resume(run: str, decisions: Sequence[Decision]) -> Outcome:
-            options = _options_after_decision(self.options)
+            options = _options_without_modes_and_attachments(self.options)
             return engine.resume_sync(run, decisions=decisions, options=options, renderers=renderers)
 
         return (
@@ -262,17 +273,17 @@ class Client(Views):
         with provide_stop(stop) as given, self.live_drives.register_drive(given) as live:
             return await start_drive(renderers=[*renderers, live], stop=given)
 
-    def check_run_drivable(self, run: str) -> None:
+    def check_run_defined_on_this_host(self, run: str) -> None:
         """Raise `UserError` where go_on would refuse a run because this host didn't define it."""
         from interlock.engine.driver.run_definition import load_drivable_run
 
         load_drivable_run(self.find_run(self.innermost_waiting_subtask(self.find_run(run).run)), self.options)
 
-    def check_folder_trusted(self, run: str) -> None:
+    def check_run_folder_trusted(self, run: str) -> None:
         """Raise `UserError` where files of a run aren't to be changed because this host didn't name its folder."""
-        from interlock.engine.client.file_changes import check_folder_trusted
+        from interlock.engine.client.file_changes import check_run_folder_trusted
 
-        check_folder_trusted(self.find_run(run), self.options)
+        check_run_folder_trusted(self.find_run(run), self.options)
 
     def record_decisions(self, run: str, decisions: Sequence[Decision], decided_by: str = "") -> None:
         """Save decisions without driving: a drive in progress takes them up, else `go_on` does. Raises `UserError`.
@@ -312,7 +323,7 @@ class Client(Views):
 
     def explain_store_errors(self) -> AbstractContextManager[None]:
         """Turns an exception of the store or the disk into an error that says what to do."""
-        return explain_errors_by_damaged_rows(self.home / "interlock.db")
+        return explain_store_errors_and_damage(self.home / "interlock.db")
 
     def stop_on_signals(self, stop: Callable[[], None]) -> AbstractContextManager[None]:
         """Calls `stop` at the first Ctrl-C or SIGTERM, for a front end with many drives; a second ends the process."""
@@ -404,29 +415,29 @@ class Client(Views):
     ) -> "ReplayResult":
         """Execute a run's graph again from its record. `swap`: NODE=FILE.py:FUNCTION. Raises `UserError`.
 
-        `live`: the nodes of a LangGraph graph run again, with all their effects (`list_live_replay_nodes` names them);
-        otherwise what they wrote is applied.
+        `live`: the nodes of a LangGraph graph run again, with all their effects (`list_nodes_of_live_replay` names
+        them); otherwise what they wrote is applied.
         """
         from interlock.engine.travel.replay import replay_run
 
         return engine.make_sync(replay_run)(self.home, run, until_step, swap, live=live)
 
-    def list_live_replay_nodes(self, run: str, until_step: int | None = None) -> list[tuple[str, int]]:
+    def list_nodes_of_live_replay(self, run: str, until_step: int | None = None) -> list[tuple[str, int]]:
         """The nodes of a LangGraph graph that a live replay runs, as the run took them, with repetitions counted.
 
         Raises `UserError` for a run of another workflow.
         """
-        from interlock.engine.travel.replay import list_live_replay_nodes
+        from interlock.engine.travel.replay import list_nodes_of_live_replay
 
-        return list_live_replay_nodes(self.home, run, until_step)
+        return list_nodes_of_live_replay(self.home, run, until_step)
 
     def fork_with_model(
         self, run: str, model: str, step: int | None = None, renderers: Sequence[Renderer] = ()
     ) -> "ModelForkResult":
         """Go on with another model from a step, by default the first, in a fork. Raises `UserError`."""
-        from interlock.engine.travel.model_fork import fork_with_model
+        from interlock.engine.travel.model_fork import fork_and_drive_with_model
 
-        return engine.make_sync(fork_with_model)(self.home, run, model, step, renderers)
+        return engine.make_sync(fork_and_drive_with_model)(self.home, run, model, step, renderers)
 
     def cursor_at_record_end(self, run: str) -> str:
         """The place behind everything that a run's record holds now, for `follow`."""
@@ -442,6 +453,6 @@ def make_stop() -> "Stop":
     return Stop()
 
 
-def _options_after_decision(options: Options) -> Options:
+def _options_without_modes_and_attachments(options: Options) -> Options:
     """Options for going on with a run after a decision: it keeps its modes, which may have changed since."""
     return replace(options, approval_mode=None, mode=None, attach=(), notes=(), compress=False)

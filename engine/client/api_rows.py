@@ -2,8 +2,8 @@
 
 from interlock.engine.store.api_rows import (
     ApiRow,
-    are_api_rows_in_own_file,
     find_api_row,
+    has_separate_api_rows_file,
     insert_api_row,
     list_api_rows,
     remove_api_row,
@@ -12,8 +12,8 @@ from interlock.engine.store.api_rows import (
 
 __all__ = [
     "ApiRow",
-    "are_api_rows_in_own_file",
     "find_api_row",
+    "has_separate_api_rows_file",
     "insert_api_row",
     "list_api_rows",
     "remove_api_row",

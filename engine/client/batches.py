@@ -23,11 +23,11 @@ class Batch:
     begun: Mapping[int, str] = field(default_factory=dict[int, str])
     """Line → digest of the input that its run has."""
 
-    def run_id_of_line(self, line: int) -> str:
+    def run_id_for_line(self, line: int) -> str:
         """The id of a line's run, whether it has begun or not: two processes can't begin it twice."""
         return f"{self.id}-{line}"
 
-    def batch_option_of_line(self, line: int, line_input: Mapping[str, Any]) -> dict[str, str]:
+    def batch_option_for_line(self, line: int, line_input: Mapping[str, Any]) -> dict[str, str]:
         """What a line's run keeps of its batch (`Options.batch`)."""
         return {
             "id": self.id,
@@ -67,7 +67,7 @@ def find_newest_batch(home: Path, workflow: str, file: str, folder: Path) -> Bat
             continue
         if found is None:
             found = Batch(kept["id"], kept["file"], kept["folder"], begun)
-        if run == found.run_id_of_line(line := int(kept["line"])):  # no fork of one
+        if run == found.run_id_for_line(line := int(kept["line"])):  # no fork of one
             begun[line] = kept["input"]
     return found
 

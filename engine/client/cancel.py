@@ -7,7 +7,7 @@ from interlock.engine.driver.decisions import record_decisions
 from interlock.engine.options import Decision, Options
 from interlock.engine.read import ENDED, RunRow, find_run, list_waiting_requests
 from interlock.engine.store import Store
-from interlock.engine.store.approvals import cancel_run, does_cancel_end_run
+from interlock.engine.store.approvals import cancel_run_and_tasks, is_run_ended_by_cancel
 from interlock.engine.store.leases import request_stop
 from interlock.engine.store.runs import find_innermost_waiting_subtask, find_root_task, list_run_and_subtasks
 
@@ -41,10 +41,10 @@ def _cancel_waiting_run(options: Options, store: Store, row: RunRow, cancelled_b
     requests = [request.fields for request in list_waiting_requests(store.home, inner)]
     if not requests:  # a subtask that was interrupted
         with store.write_transaction("FULL") as conn:
-            cancel_run(conn, inner)
+            cancel_run_and_tasks(conn, inner)
     record_decisions(
         store, inner, [Decision(one["id"], "cancel") for one in requests], cancelled_by, options.door
     )
-    if requests and not any(does_cancel_end_run(request["choices"]) for request in requests):
+    if requests and not any(is_run_ended_by_cancel(request["choices"]) for request in requests):
         return CancelResult("decided", row)
     return CancelResult("ended", find_run(store.home, row.run))

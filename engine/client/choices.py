@@ -64,7 +64,7 @@ def list_modes(conversation: "Conversation") -> dict[str, str]:
 
 def choose_mode(conversation: "Conversation", name: str) -> None:
     """Work in a mode from the next prompt on. Raises `UserError`."""
-    _check_known(name, list_modes(conversation), "mode")
+    _require_known_name(name, list_modes(conversation), "mode")
     conversation.options, conversation.mode = replace(conversation.options, mode=name), name
     conversation.send_notice("chosen", f"From the next prompt on: mode {name}.")
 
@@ -79,7 +79,7 @@ def choose_approval_mode(conversation: "Conversation", name: str) -> None:
     known = list_approval_modes(conversation)
     if name in _YOLO and name not in known:
         raise UserError("yolo is only for sessions that are started with it: interlock --yolo")
-    _check_known(name, known, "approval mode")
+    _require_known_name(name, known, "approval mode")
     set_approval_mode(conversation, name)
     conversation.send_notice("chosen", f"Approval mode {name}: {known[name]}.")
 
@@ -105,21 +105,21 @@ def thinking_level_and_choices(conversation: "Conversation") -> "tuple[Thinking,
     return chosen, THINKING if able else {}
 
 
-def choose_thinking(conversation: "Conversation", level: str) -> None:
+def choose_thinking_level(conversation: "Conversation", level: str) -> None:
     """Let the model think this much from the next prompt on. Raises `UserError`."""
     known = thinking_level_and_choices(conversation)[1]
     if not known:
         raise UserError(
             f"Model {conversation.model!r} has no thought level. Choose another with -m or /model."
         )
-    _check_known(level, {**known}, "thought level")
+    _require_known_name(level, {**known}, "thought level")
     _override_model_settings(conversation, thinking=level)
     conversation.send_notice("chosen", f"From the next prompt on, thought level {level}.")
 
 
 def set_loop_detection(conversation: "Conversation", on_or_off: str) -> None:
     """Turn loop detection on or off; a run that a loop has ended goes on without it. Raises `UserError`."""
-    _check_known(on_or_off, LOOPS, "choice")
+    _require_known_name(on_or_off, LOOPS, "choice")
     _override_model_settings(conversation, disableLoopDetection=on_or_off == "off")
     conversation.send_notice("chosen", f"Loop detection is {on_or_off}: {LOOPS[on_or_off]}.")
     if on_or_off == "off" and conversation.ended_by_loop:
@@ -141,6 +141,6 @@ def _override_model_settings(conversation: "Conversation", **settings: object) -
     )
 
 
-def _check_known(name: str, known: Mapping[str, str], kind: str) -> None:
+def _require_known_name(name: str, known: Mapping[str, str], kind: str) -> None:
     if name not in known:
         raise UserError(f"No {kind} {name!r}.{did_you_mean(name, known)} There are {', '.join(known)}.")

@@ -78,7 +78,7 @@ class PolicyCheck:
         self.warnings: Sequence[str] = self._prepared.warnings
         processes = SupervisedProcesses(outputs=OutputFiles(options.home), env=self._prepared.tool_env)
         self._prepared.policy.set_checker_processes(processes)
-        self._servers = _usable_servers(self._prepared)
+        self._servers = _startable_server_names(self._prepared)
         agents = self._prepared.agents
         every = {**TOOLS, **build_agent_tools(agents)}
         self._agents = {name: select_agent_tools(d, every, depth=1) for name, d in agents.items()}
@@ -93,7 +93,7 @@ class PolicyCheck:
             name=_full_tool_name(asked),
             args={name: value for name, value in asked.args.items() if name != WAIT},
         )
-        risk, refused = self._risk_and_refusal(call, asked.agent)
+        risk, refused = self._tool_risk_and_refusal_reason(call, asked.agent)
         mode = asked.mode or self._prepared.approval_mode
         found = policy.explain_decision(call, risk, mode, asked.annotations)
         if refused:
@@ -133,14 +133,14 @@ class PolicyCheck:
             raise InputError(f"No agent {question.agent!r}.{near} List them with: interlock agents", "agent")
         return policy.for_agent(question.agent)
 
-    def _risk_and_refusal(self, call: CallView, agent: str | None) -> tuple[Risk, str | None]:
+    def _tool_risk_and_refusal_reason(self, call: CallView, agent: str | None) -> tuple[Risk, str | None]:
         """The tool's risk, and why the call would be refused before any rule applies."""
         if call.name.startswith(_SERVER_TOOL):
             return "execute", None
         tools = self._tools if agent is None else self._agents[agent]
         tool = _find_tool(tools, call.name)
         if tool is not None:
-            return tool.risk, self._path_refusal(tool, call)
+            return tool.risk, self._path_refusal_reason(tool, call)
         other = _find_tool({**TOOLS, **self._tools}, call.name)
         if other is None:
             near = did_you_mean(call.name, tools, 3) or " List them with: interlock tools"
@@ -153,7 +153,7 @@ class PolicyCheck:
         whose = f"sub-agent {agent!r}" if agent else "the main agent"
         return other.risk, f"`{call.name}` isn't a tool of {whose}."
 
-    def _path_refusal(self, tool: Tool, call: CallView) -> str | None:
+    def _path_refusal_reason(self, tool: Tool, call: CallView) -> str | None:
         try:
             args = tool.args.model_validate(call.args)
         except ValidationError as error:
@@ -219,7 +219,7 @@ SUBJECTS: dict[HookEvent, str] = {
 """Event → the input field that matchers test; other events have none."""
 
 
-class _InputRecorder(SupervisedProcesses):
+class _HookInputRecorder(SupervisedProcesses):
     """Records each hook's input: with sequential hooks it depends on the ones before."""
 
     def __init__(self, **kwargs: Any) -> None:
@@ -278,7 +278,9 @@ class HookDryRun:
         prepared, store = self._prepared, Store(folder)
         store.create_or_migrate()
         conn = store.connect()
-        processes = _InputRecorder(outputs=OutputFiles(folder), env=prepared.tool_env, redact=prepared.redact)
+        processes = _HookInputRecorder(
+            outputs=OutputFiles(folder), env=prepared.tool_env, redact=prepared.redact
+        )
         try:
             log = HookLog(conn, folder, _SESSION, 1)
             hooks = RunHooks(prepared.hooks, log, SqlApprovals(conn, _SESSION), processes, self._around)
@@ -314,7 +316,7 @@ def _drop_event(event: Event, /) -> None:
     """Drop the event: the answer contains it."""
 
 
-def _usable_servers(prepared: RunConfig) -> list[str]:
+def _startable_server_names(prepared: RunConfig) -> list[str]:
     """Return the MCP servers that can be started."""
     if not prepared.settings.mcp_servers:
         return []

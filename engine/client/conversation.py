@@ -19,7 +19,7 @@ from interlock.engine.client.record import (
     MOST_MESSAGES,
     newest_events,
     read_events,
-    read_undos_unknown_to_model,
+    read_undos_unseen_by_model,
 )
 from interlock.engine.driver.decision_loop import run_decision_loop
 from interlock.engine.store import make_change_detector
@@ -158,7 +158,7 @@ class WorkScheduler:
 
     def run_exclusively(self, work: Work) -> None:
         """Do something in place of the run: prompts wait for it, and `stop` ends it."""
-        self._start_busy_work(self._run_and_show_errors(work))
+        self._mark_busy_and_start(self._run_and_show_errors(work))
 
     def run_in_background(self, work: Coroutine[Any, Any, None]) -> None:
         """Do something beside the run; an error is shown as one line."""
@@ -169,7 +169,7 @@ class WorkScheduler:
             except InterlockError as error:
                 self.report_error(error)
             self.front.on_state_changed()
-            self._handle_next_in_queue()
+            self._take_next_prompt_if_idle()
 
         self._create_task(done())
 
@@ -179,7 +179,7 @@ class WorkScheduler:
     def send_notice(self, kind: Kind, text: str, run: str = "") -> None:
         self.front.on_notice(Notice(kind, text, run))
 
-    def _start_busy_work(self, work: Coroutine[Any, Any, None]) -> None:
+    def _mark_busy_and_start(self, work: Coroutine[Any, Any, None]) -> None:
         self.busy, self._stopped = True, False
         self._create_task(work)
 
@@ -204,11 +204,11 @@ class WorkScheduler:
             self.front.on_drive_ended()
             self.front.on_state_changed()
         if well and self.status != "waiting":
-            self._handle_next_in_queue()
+            self._take_next_prompt_if_idle()
         else:
             self._return_queued_prompts()
 
-    def _handle_next_in_queue(self) -> None:
+    def _take_next_prompt_if_idle(self) -> None:
         if self.queue and not self.busy:
             self.take(self.queue.popleft())
 
@@ -316,7 +316,7 @@ class Conversation(WorkScheduler):
             self.queue.extend([text] if text.strip() else ())
             self.front.on_state_changed()
         elif text.strip() or self.status in UNFINISHED:
-            self._start_busy_work(self._send_prompt(text.strip() or None))
+            self._mark_busy_and_start(self._send_prompt(text.strip() or None))
         elif self.status == "waiting":
             self.ask_all_pending_requests()
 
@@ -356,12 +356,12 @@ class Conversation(WorkScheduler):
         self.run, self.workflow, place = row.run, row.workflow, Path(row.workspace)
         self._moved = self.options.workspace is not None and not place.is_dir()
         self.workspace = self.workspace if self._moved else place
-        self._start_busy_work(self._show_run(row))
+        self._mark_busy_and_start(self._show_run_and_ask_decisions(row))
 
     def ask_all_pending_requests(self) -> None:
         """Ask about everything that waits, also what was left for later."""
         self._later.clear()
-        self._start_busy_work(self._run_and_show_errors(self._run_decision_loop))
+        self._mark_busy_and_start(self._run_and_show_errors(self._run_decision_loop))
 
     async def resume_run(self) -> None:
         """Resume the run without a prompt."""
@@ -384,7 +384,7 @@ class Conversation(WorkScheduler):
                 vars(self).update(kept)
                 self.used = replace(used, tokens=self.used.tokens)
 
-        self._start_busy_work(work())
+        self._mark_busy_and_start(work())
 
     def attach_note(self, label: str, text: str) -> None:
         """Attach a note to the next prompt."""
@@ -447,7 +447,7 @@ class Conversation(WorkScheduler):
                     break
         status = self.status
         self.front.on_drive_ended()
-        self._report_and_clear_status()
+        self._report_unfinished_or_clear_status()
         return status
 
     async def _show_missed_drive(self) -> None:
@@ -476,7 +476,7 @@ class Conversation(WorkScheduler):
                     )
                 elif self.client.find_run(self.run).status == "running":
                     self.status = "running"
-                    self._start_busy_work(self._run_and_show_errors(self._run_decision_loop))
+                    self._mark_busy_and_start(self._run_and_show_errors(self._run_decision_loop))
 
     async def _drive_once(self, prompt: RunInput | None, decisions: Sequence[Decision]) -> Outcome:
         """Start or resume the run, and take over the outcome of whichever run carried on its work."""
@@ -503,7 +503,7 @@ class Conversation(WorkScheduler):
         if outcome.notifying:
             outcome.notifying.add_done_callback(self._report_unsent_notifications)
         await self._refresh_from_run_state()
-        self._report_and_clear_status()
+        self._report_unfinished_or_clear_status()
         return outcome
 
     def _take_next_drive_options(self, starts_run: bool = False, has_prompt: bool = True) -> Options:
@@ -519,7 +519,7 @@ class Conversation(WorkScheduler):
         wished = {"approval_mode": self._wished, "edits_granted": self._granted, "mode": self._mode}
         return replace(options, **wished) if starts_run else options
 
-    def _report_and_clear_status(self) -> None:
+    def _report_unfinished_or_clear_status(self) -> None:
         """Keep the status only if the run waits or is unfinished."""
         if self.ended_by_loop:
             self.send_notice("chosen", _LOOP_HINT)
@@ -532,7 +532,7 @@ class Conversation(WorkScheduler):
         for problem in sent.result():
             self.send_notice("unsent", problem)
 
-    async def _show_run(self, row: RunRow) -> None:
+    async def _show_run_and_ask_decisions(self, row: RunRow) -> None:
         """Show a run's conversation and its status."""
 
         async def shown() -> None:
@@ -540,12 +540,12 @@ class Conversation(WorkScheduler):
             recent, before = newest_events(found, self.shown_at_most)
             if before:
                 self.send_notice("beginning", "The beginning is left out.", row.run)
-            for event in (*recent, *await asyncio.to_thread(read_undos_unknown_to_model, self.home, row.run)):
+            for event in (*recent, *await asyncio.to_thread(read_undos_unseen_by_model, self.home, row.run)):
                 self.front.on_event(event)
             self.status = row.status
             await self._refresh_from_run_state()
             self.front.on_drive_ended()
-            self._report_and_clear_status()
+            self._report_unfinished_or_clear_status()
             await self._run_decision_loop()
 
         await self._run_and_show_errors(shown)

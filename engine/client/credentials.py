@@ -10,7 +10,7 @@ from dotenv import dotenv_values
 
 from interlock.engine.options import Options
 from interlock.services.config.formats import DotEnv, write_dotenv_variables
-from interlock.services.models.facts import ModelFacts, list_offered_models
+from interlock.services.models.facts import ModelFacts, list_available_models
 from interlock.services.models.model_table import FREE
 from interlock.services.models.model_table import price_table_version as price_table_version
 from interlock.services.models.names import PROVIDERS, check_server_address, provider_name, require_package
@@ -46,8 +46,8 @@ def list_credentials(options: Options) -> list[Credential]:
 
 def test_credentials(options: Options, provider: str) -> list[str]:
     """The models that the provider offers. Raises `UserError` with what is wrong, in one line."""
-    one = _read_credential(check_provider(provider), options, found := _load_environment(options))
-    keys, url = _credential_variables(provider)
+    one = _read_credential(require_known_provider(provider), options, found := _load_environment(options))
+    keys, url = _key_and_url_variables(provider)
     if not one.key and (why := next((found.withheld[key] for key in keys if key in found.withheld), "")):
         raise UserError(why)
     if not one.key and (provider == _GEMINI or (keys and not url)):
@@ -60,9 +60,9 @@ def try_and_store_credentials(options: Options, provider: str, key: str, url: st
 
     Where the client has a login of its own, the address is kept untried.
     """
-    keys, name = _credential_variables(check_provider(provider))
+    keys, name = _key_and_url_variables(require_known_provider(provider))
     if url and not name:
-        able = ", ".join(one for one in provider_names() if _credential_variables(one)[1])
+        able = ", ".join(one for one in provider_names() if _key_and_url_variables(one)[1])
         raise UserError(f"{provider!r} has no address to set. Those that have: {able}.")
     if key and not keys:
         raise UserError(
@@ -87,19 +87,19 @@ def can_test_provider(provider: str) -> bool:
 
 def remove_credentials(options: Options, provider: str) -> str:
     """Remove what Interlock keeps of a provider; returns where something is still set, or nothing."""
-    keys, url = _credential_variables(check_provider(provider))
+    keys, url = _key_and_url_variables(require_known_provider(provider))
     write_dotenv_variables(_env_file(options), {}, removed={*keys, *filter(None, [url])})
     return _read_credential(provider, options, _load_environment(options)).source
 
 
-def shadowing_variable(options: Options, provider: str) -> str:
+def overriding_environment_variable(options: Options, provider: str) -> str:
     """The variable of the environment that wins over what is stored; empty: none."""
-    keys, url = _credential_variables(provider)
+    keys, url = _key_and_url_variables(provider)
     return next((name for name in [*keys, *filter(None, [url])] if options.env.get(name)), "")
 
 
 def _read_credential(provider: str, options: Options, env_files: DotEnv) -> Credential:
-    keys, url = _credential_variables(provider)
+    keys, url = _key_and_url_variables(provider)
     key = next((name for name in keys if env_files.values.get(name)), "")
     address = url if env_files.values.get(url) else ""
     sources = dict.fromkeys(_credential_source(name, options, env_files) for name in (key, address) if name)
@@ -120,7 +120,7 @@ def _credential_source(name: str, options: Options, env_files: DotEnv) -> str:
     return f"{name} in {'~/.gemini/.env' if holds == own else holds}"
 
 
-def _credential_variables(provider: str) -> tuple[tuple[str, ...], str]:
+def _key_and_url_variables(provider: str) -> tuple[tuple[str, ...], str]:
     """The variables of a provider's key, the usual one first, and of its server's address."""
     if provider == _GEMINI:
         return tuple(GEMINI_KEYS), "GOOGLE_GEMINI_BASE_URL"
@@ -138,7 +138,7 @@ def missing_package_message(provider: str) -> str:
     return ""
 
 
-def check_provider(provider: str) -> str:
+def require_known_provider(provider: str) -> str:
     """Return the name of a provider. Raises `UserError` with the nearest for another."""
     if provider not in provider_names():
         hint = did_you_mean(provider, provider_names())
@@ -159,7 +159,7 @@ def list_model_rows(options: Options) -> tuple[list[dict[str, Any]], list[str]]:
     from interlock.engine.driver.run_config import prepare_run  # deferred: keys need none of it
 
     prepared = prepare_run(options, needs_model=False)
-    found = list_offered_models(prepared.settings, prepared.env, prepared.model_facts)
+    found = list_available_models(prepared.settings, prepared.env, prepared.model_facts)
     listed, problems = _list_models_of_other_providers(prepared.env, {provider_name(name) for name in found})
     rows = [
         _model_row(name, prepared.settings, prepared.model_facts) for name in dict.fromkeys([*found, *listed])

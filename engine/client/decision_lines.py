@@ -22,14 +22,14 @@ _REASON = 100
 DecisionRow = Mapping[str, Any]
 
 
-def call_decisions_line(call: Call) -> str:
+def format_call_decisions(call: Call) -> str:
     """`allowed by default rule default.toml:12`, `approved by ann at 09:02 (once)`, `blocked by hook lint: …`."""
     lines: list[str] = []
     for number, decision in enumerate(call.decided):
         later = call.decided[number + 1 :]
         if decision["by"] == "policy" and not _is_policy_decision_shown(decision, later):
             continue
-        lines += [text for text in (decision_line(decision), argument_change_line(decision)) if text]
+        lines += [text for text in (format_decision(decision), format_argument_change(decision)) if text]
     return " · ".join(dict.fromkeys(lines))
 
 
@@ -43,13 +43,17 @@ def _is_policy_decision_shown(decision: DecisionRow, later_decisions: list[dict[
     return decision["decision"] != "ask" or not ended
 
 
-def decision_line(decision: DecisionRow) -> str:
+def format_decision(decision: DecisionRow) -> str:
     """Who decided what, in a line; empty: nothing worth one."""
-    by = {"policy": _policy_line, "hook": _hook_line, "person": _person_line}.get(str(decision.get("by")))
+    by = {
+        "policy": _format_policy_decision,
+        "hook": _format_hook_decision,
+        "person": _format_person_decision,
+    }.get(str(decision.get("by")))
     return by(decision) if by else ""
 
 
-def _policy_line(decision: DecisionRow) -> str:
+def _format_policy_decision(decision: DecisionRow) -> str:
     if "session" in decision:
         giver = f", by {decision['who']}" if decision.get("who") else ""
         return f"allowed by an earlier always ({decision['rule'].removeprefix('session: ')}{giver})"
@@ -57,7 +61,7 @@ def _policy_line(decision: DecisionRow) -> str:
     return f"{verb} by {to_one_line(decision['rule'])}"
 
 
-def _hook_line(decision: DecisionRow) -> str:
+def _format_hook_decision(decision: DecisionRow) -> str:
     word, reason = decision["decision"], to_one_line(str(decision.get("reason", "")), _REASON)
     why = f": {reason}" if reason else ""
     if word == "ask":
@@ -70,16 +74,16 @@ def _hook_line(decision: DecisionRow) -> str:
     return ""
 
 
-def _person_line(decision: DecisionRow) -> str:
+def _format_person_decision(decision: DecisionRow) -> str:
     choice, kind = str(decision["decision"]), str(decision.get("request", "")).rsplit(":", 2)[-2:-1]
     words = to_one_line(str(decision.get("said", "")), _REASON)
     at = f"by {decision.get('who') or 'somebody'} at {format_local_time(decision.get('said_at') or decision['at'])}"
     quoted = f" “{words}”" if words else ""
-    word, manner = choice_verb_and_manner("".join(kind), choice)
+    word, manner = choice_verb_and_suffix("".join(kind), choice)
     return f"{word} {at}{manner}{quoted}"
 
 
-def choice_verb_and_manner(kind: str, choice: str) -> tuple[str, str]:
+def choice_verb_and_suffix(kind: str, choice: str) -> tuple[str, str]:
     """What a person did with a request of this kind, and how: `("approved", " (once)")`."""
     if choice == "cancel":
         return "cancelled", ""
@@ -92,7 +96,7 @@ def choice_verb_and_manner(kind: str, choice: str) -> tuple[str, str]:
     return "approved", f" ({'rewritten' if choice == 'modify' else _CHOICES.get(choice, choice)})"
 
 
-def argument_change_line(decision: DecisionRow) -> str:
+def format_argument_change(decision: DecisionRow) -> str:
     if not decision.get("becomes") or decision.get("before") == decision.get("after"):
         return ""
     by = decision.get("who") if decision["by"] == "hook" else _CHANGERS.get(str(decision["by"]), "")

@@ -8,8 +8,8 @@ from interlock.engine.diagrams import (  # noqa: E402 (without the folder, peopl
     GROUPS,
     RunPath,
     build_run_path,
-    check_diagrams,
     declared_edges_by_place,
+    list_diagram_problems,
     render_diagram,
     write_diagrams,
 )
@@ -18,8 +18,8 @@ __all__ = [
     "GROUPS",
     "RunPath",
     "build_run_path",
-    "check_diagrams",
     "declared_edges_by_place",
+    "list_diagram_problems",
     "render_diagram",
     "write_diagrams",
 ]

@@ -12,14 +12,14 @@ from interlock.engine.read.calls import Call, find_call, list_calls
 from interlock.engine.run_files import (
     FileChange,
     RunFiles,
-    check_calls_restorable,
+    check_calls_wrote_inside_workspace,
     check_not_delivered,
     find_call_snapshots,
     is_run_on_other_host,
     list_file_changes,
     provide_local_files,
     read_repository_of_run,
-    store_files_changed_by_person,
+    store_person_changes_of_repository_run,
 )
 from interlock.engine.store import Store, explain_store_errors
 from interlock.engine.store.checkpoints import find_checkpoint_at_step
@@ -36,7 +36,7 @@ _NAMED = 20
 _MEANT = {"A": "brought back", "M": "as before", "D": "removed"}
 
 
-def check_folder_trusted(row: RunRow, options: Options) -> None:
+def check_run_folder_trusted(row: RunRow, options: Options) -> None:
     """Raise `DefinedElsewhereError` if others ask to change files of a folder that only a row of others names."""
     from interlock.engine.driver.run_definition import (  # deferred: it imports LangGraph
         ELSEWHERE,
@@ -107,7 +107,7 @@ def plan_rewind(home: Path, run: RunRow, step: int | None) -> Rewind:
     if step is not None:
         find_checkpoint_at_step(home, run.run, step)  # raises if there is no such step
     files = RunFiles(home, run)
-    files.check_not_driven()
+    files.check_workspace_not_driven()
     work, now = files.plan_restore(-1 if step is None else step)
     generated = files.find_paths_generated_by_calls(list_snapshots(home, run.run))
     changes = [change for change in list_file_changes(work, now) if change.path not in generated]
@@ -116,11 +116,11 @@ def plan_rewind(home: Path, run: RunRow, step: int | None) -> Rewind:
 
 def undo_changes(home: Path, run: RunRow, call: str | None = None) -> list[FileChange]:
     """Take back what a run, or one call, did to the files. Raises `UserError` if somebody changed them since."""
-    RunFiles(home, run).check_not_driven()
+    RunFiles(home, run).check_workspace_not_driven()
     check_not_delivered(home, run)
     with provide_local_files(home, run) as here:
         changed = _undo_calls(RunFiles(home, here), call)
-        store_files_changed_by_person(home, run, here)
+        store_person_changes_of_repository_run(home, run, here)
     return changed
 
 
@@ -128,7 +128,7 @@ def _undo_calls(files: RunFiles, call: str | None) -> list[FileChange]:
     home, run = files.home, files.run
     chosen = find_call_snapshots(home, run, call)
     if not read_repository_of_run(home, run.run):
-        check_calls_restorable(home, run, chosen)
+        check_calls_wrote_inside_workspace(home, run, chosen)
     work = files.plan_undo(chosen)
     marked = [*list_file_changes(work, files.read_snapshot_contents(files.snapshot_now()))]
     generated = files.find_paths_generated_by_calls(chosen)

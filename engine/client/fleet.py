@@ -14,10 +14,10 @@ from interlock.engine.read import list_runs_by_id
 from interlock.engine.store import (
     Store,
     open_reader,
+    prepare_state_directory_for_store,
     queue,
     rate_limits,
     read_store_address,
-    state_directory_for_store,
 )
 from interlock.engine.store.connection import NO_SERVER_MESSAGE, Connection
 from interlock.engine.store.jobs import Job
@@ -53,7 +53,7 @@ def copy_runs_to_store(home: Path, destination: str, runs: Sequence[str]) -> lis
     # The state directory that keeps a folder for each server.
     base = home.parent.parent if read_store_address(Store(home).path) else home
     other = (
-        state_directory_for_store(base, destination)
+        prepare_state_directory_for_store(base, destination)
         if "://" in destination
         else Path(destination).expanduser().absolute()
     )
@@ -100,23 +100,23 @@ def missing_worker_line(home: Path, queued_runs: Sequence[str]) -> str:
         return ""
     with open_reader(home) as conn:
         assert conn is not None
-        found = conn.jobs.list_unserved_runs(queued_runs, STALLED_S) if queue.has_queue(conn) else []
+        found = conn.jobs.list_waits_of_unserved_runs(queued_runs, STALLED_S) if queue.has_queue(conn) else []
     if not found:
         return ""
     name, waits_s = max(found, key=lambda one: one[1])
     who = "A queued run has waited" if len(found) == 1 else f"{len(found)} queued runs wait, the first"
     waited = format_duration(waits_s)
-    return f"{who} for {waited}, and no worker is alive. Start one: interlock worker{_worker_flags(name)}"
+    return f"{who} for {waited}, and no worker is alive. Start one: interlock worker{_worker_flags_for_queue(name)}"
 
 
-def _worker_flags(name: str) -> str:
+def _worker_flags_for_queue(queue_name: str) -> str:
     """What to say to `interlock worker`, so that it serves the queue of this name."""
-    if name == GIT_QUEUE:
+    if queue_name == GIT_QUEUE:
         return " --workspaces DIR"
-    own_host, _, host = name.partition("host:")
+    own_host, _, host = queue_name.partition("host:")
     if own_host or not host:
-        return f" --queue {name}"
-    return "" if name == queue.host_queue_name() else f" (on the host {host})"
+        return f" --queue {queue_name}"
+    return "" if queue_name == queue.host_queue_name() else f" (on the host {host})"
 
 
 def is_store_on_server(home: Path) -> bool:
@@ -172,7 +172,7 @@ class Fleet:
         with Store(self.home).write_transaction() as conn:
             yield queue.require_queue(conn)
 
-    def host_queue(self) -> str:
+    def host_queue_name(self) -> str:
         """The queue of runs whose files are on this host."""
         return queue.host_queue_name()
 
@@ -181,10 +181,10 @@ class Fleet:
         with self._open_for_reading() as conn:
             return queue.read_queue_status(conn)
 
-    def count_connections(self) -> tuple[int, int]:
+    def count_connections_and_limit(self) -> tuple[int, int]:
         """Connections to the store's server, of everybody who uses it, and how many it takes."""
         with self._open_for_reading() as conn:
-            return conn.jobs.count_server_connections()
+            return conn.jobs.read_connection_count_and_limit()
 
     def cancel_job(self, run: str) -> bool | None:
         """Take back a job that waits, and ask a worker that drives the run to stop; returns whether one does.

@@ -52,7 +52,7 @@ def check_and_write_mcp_server(file: Path, name: str, server: dict[str, Any], fo
     return add_server_to_settings(file, name, server)
 
 
-def read_git_branch(folder: Path) -> str:
+def read_git_branch_or_commit(folder: Path) -> str:
     """The current branch, or a commit's prefix; empty outside a repository. Runs no program."""
     root = find_git_root(folder)
     if root is None:

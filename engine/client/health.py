@@ -13,11 +13,11 @@ from urllib.parse import urlsplit
 
 from interlock.engine.client import Client, telemetry_problem
 from interlock.engine.store import ADDRESS, STATE_DIRECTORY_PARTS, open_reader
-from interlock.engine.store.diagnosis import explain_errors_by_damaged_rows
+from interlock.engine.store.diagnosis import explain_store_errors_and_damage
 from interlock.engine.store.integrity import find_damaged_pages, find_damaged_records, find_unreadable_rows
-from interlock.services.files.disk import remove_others_permissions
+from interlock.services.files.disk import restrict_tree_to_owner
 from interlock.services.hooks.scripts import find_scripts
-from interlock.services.process.supervisor import describe_possible_escapes, describe_process_limit
+from interlock.services.process.supervisor import describe_possible_process_escapes, describe_process_limit
 from interlock.services.secrets.environment import withheld_variables
 from interlock.state.errors import InterlockError, SandboxError, UserError
 from interlock.state.events import Progress
@@ -60,14 +60,14 @@ def examine_and_repair_store(
         rows = list(find_unreadable_rows(conn, home / "outputs", make_progress_callback("reading", "rows")))
     yield from (Finding("problem", "rows", f"{line} can't be read") for line in rows)
     if not rows:
-        from interlock.engine.rebuild import rebuild_rows_from_checkpoints
+        from interlock.engine.rebuild import rebuild_run_status_from_checkpoints
 
         yield from (
             Finding("note", "mended", line)
-            for line in rebuild_rows_from_checkpoints(home, make_progress_callback("comparing", "runs"))
+            for line in rebuild_run_status_from_checkpoints(home, make_progress_callback("comparing", "runs"))
         )
     verifying = make_progress_callback("verifying", "runs")
-    with explain_errors_by_damaged_rows(home / "interlock.db"):
+    with explain_store_errors_and_damage(home / "interlock.db"):
         runs, records = Client.for_this_user().runs(), list[tuple[str, str]]()
         for number, run in enumerate(runs, 1):
             verifying(number, len(runs))
@@ -119,7 +119,7 @@ def check_machine() -> Iterator[Finding]:
         ),
     ):
         yield Finding("ok", what, found) if found else Finding(level, what, f"none: {without}")
-    note = describe_possible_escapes()
+    note = describe_possible_process_escapes()
     yield Finding(
         "note" if note else "ok",
         "processes",
@@ -281,7 +281,7 @@ def _check_policies(configuration: "Configuration") -> Iterator[Finding]:
         books = WorkspaceRules(rules, settings, open_workspace(configuration.sources.root, settings))
         idle = books.find_unmatchable_rules(configuration.agents[0], settings.mcp_servers)
         problems = [*problems, *books.problems, *idle]
-        prefixes = RulePolicy(books).find_wide_prefixes()
+        prefixes = RulePolicy(books).find_permissive_prefix_rules()
         wide = [
             f"{' '.join(map(abbreviate_home, rule.split(' ')))} lets through {what}"
             for rule, what in prefixes
@@ -356,7 +356,7 @@ def _check_retention() -> Iterator[Finding]:
 def _make_state_directory_private(home: Path) -> Iterator[Finding]:
     """Close to other users what is ours in the state directory, and the directory if nothing else is in it."""
     try:
-        repaired = [part for part in _OURS if remove_others_permissions(home / part)]
+        repaired = [part for part in _OURS if restrict_tree_to_owner(home / part)]
         if home.stat().st_mode & 0o077 and {entry.name for entry in home.iterdir()} <= {*_OURS}:
             home.chmod(0o700)
             repaired.append(".")

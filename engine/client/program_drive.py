@@ -36,7 +36,7 @@ class ProgramDialect:
         """Return the input that a run begins with. Raise `InputError` if it can't be one."""
         return wrap_foreign_input(given)
 
-    def can_begin_with(self, command: Any) -> bool:
+    def can_start_with_command(self, command: Any) -> bool:
         """Return whether a run can begin with this command in place of an input."""
         return bool(command)
 
@@ -109,7 +109,7 @@ class ApiDriveRequest(NamedTuple):
     @property
     def is_started_by_command(self) -> bool:
         """Whether the run begins with a command in place of an input."""
-        return self.new and self.dialect.can_begin_with(_command_fields(self.command))
+        return self.new and self.dialect.can_start_with_command(_update_and_goto_fields(self.command))
 
     @property
     def metadata(self) -> dict[str, Any]:
@@ -180,11 +180,11 @@ class _StreamTap:
         if self._call.row.body.get("again"):  # what was asked for is in the run already
             return graph_input
         if self._call.is_started_by_command:
-            return Command(**_command_fields(self._call.command))
+            return Command(**_update_and_goto_fields(self._call.command))
         resumes = isinstance(graph_input, Command) and cast(Any, graph_input).resume
         if not is_first or not resumes:
             return cast(Any, graph_input)
-        return replace(cast(Any, graph_input), **_command_fields(self._call.command))
+        return replace(cast(Any, graph_input), **_update_and_goto_fields(self._call.command))
 
     async def _stream_modes(self, app: Any, graph_input: Any, config: Any, given: Any) -> AsyncIterator[Any]:
         wanted = self._kwargs["stream_mode"]
@@ -213,45 +213,51 @@ class _StreamTap:
                     yield event["params"]["data"]
 
 
-async def drive_program_call(
+async def drive_api_request(
     client: Client,
     run: str,
     workflow: str,
-    call: ApiDriveRequest,
+    api_request: ApiDriveRequest,
     graph_input: Any,
     receiver: StreamReceiver,
     renderers: Sequence[Renderer],
 ) -> Outcome:
     """Drive the run until it is over or parks; `graph_input` is its input. Raises `InterlockError`."""
-    TAP.set(_StreamTap(call, receiver).drive_graph)
-    if call.row.body.get("again"):
+    TAP.set(_StreamTap(api_request, receiver).drive_graph)
+    if api_request.row.body.get("again"):
         return await client.resume(run, renderers=renderers)
-    only = call.row.body.get("only")
-    if call.new and only is not None:
+    only = api_request.row.body.get("only")
+    if api_request.new and only is not None:
         raise UserError(_GONE)
-    first = call.dialect.build_start_input(workflow, graph_input)
-    if call.new:
+    first = api_request.dialect.build_start_input(workflow, graph_input)
+    if api_request.new:
         return await client.start(workflow, first, renderers=renderers, run=run)
-    _check_not_cancelled(client.find_run(run), call, graph_input)
-    client.check_run_drivable(run)
+    _check_not_cancelled(client.find_run(run), api_request, graph_input)
+    client.check_run_defined_on_this_host(run)
     found = threads.load_waiting_requests(client.options, run)
-    passed_on = _forwarded_answers(call, found)
-    if passed_on or "resume" in call.command:
+    passed_on = _forwarded_answers(api_request, found)
+    if passed_on or "resume" in api_request.command:
         if only is not None and not (found := [one for one in found if one.interrupt in only]):
             raise UserError(_GONE)
-        resume = passed_on or call.command["resume"]
+        resume = passed_on or api_request.command["resume"]
         closed = threads.read_answered_interrupt_ids(client.options, run)
         client.record_decisions(
-            run, threads.decisions_from_resume_value(found, resume, closed), call.row.body["by"]
+            run, threads.decisions_from_resume_value(found, resume, closed), api_request.row.body["by"]
         )
         return await client.resume(run, renderers=renderers)
-    if graph_input is None and not call.is_started_by_command and not call.request_kwargs["checkpoint"]:
+    if (
+        graph_input is None
+        and not api_request.is_started_by_command
+        and not api_request.request_kwargs["checkpoint"]
+    ):
         passed = [
             one for one in found if threads.is_breakpoint(one) and (only is None or one.interrupt in only)
         ]
-        client.record_decisions(run, threads.decisions_from_resume_value(passed, None), call.row.body["by"])
-    moves, checkpoint = _command_fields(call.command), call.request_kwargs["checkpoint"]
-    return await call.dialect.continue_run(client, run, graph_input, moves, checkpoint, renderers)
+        client.record_decisions(
+            run, threads.decisions_from_resume_value(passed, None), api_request.row.body["by"]
+        )
+    moves, checkpoint = _update_and_goto_fields(api_request.command), api_request.request_kwargs["checkpoint"]
+    return await api_request.dialect.continue_run(client, run, graph_input, moves, checkpoint, renderers)
 
 
 def _forwarded_answers(
@@ -264,7 +270,7 @@ def _forwarded_answers(
     return {key: one for key, one in passed.items() if key in waiting}
 
 
-def _command_fields(command: Mapping[str, Any]) -> dict[str, Any]:
+def _update_and_goto_fields(command: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of LangGraph's `Command` that a program may give beside `resume`."""
     from langgraph.types import Send
 
@@ -280,5 +286,5 @@ def _command_fields(command: Mapping[str, Any]) -> dict[str, Any]:
 
 def _check_not_cancelled(row: RunRow, call: ApiDriveRequest, graph_input: Any) -> None:
     """Raise `UserError` for an answer to what was cancelled, which nothing would read."""
-    if row.status == "cancelled" and row.error and not (graph_input or _command_fields(call.command)):
+    if row.status == "cancelled" and row.error and not (graph_input or _update_and_goto_fields(call.command)):
         raise UserError(f"{row.error['message']} Nothing waits in this thread; give it an input.")

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
-from interlock.engine.read.calls import results_by_call_id
+from interlock.engine.read.calls import read_results_by_call_id
 from interlock.engine.store import queries
 from interlock.engine.store.chain import list_dropped_messages, read_first_prompt, read_messages_up_to
 from interlock.engine.store.checkpoints import read_state_at_step
@@ -32,14 +32,14 @@ def read_events(home: Path, run: str, step: int | None = None) -> list[Event]:
             raise
         prompt = read_first_prompt(home, run)
         return [MessageEvent(role="user", content=prompt)] if prompt else []
-    messages = _whole_conversation(home, run, str(state.get("head") or ""))
+    messages = _read_uncompressed_conversation(home, run, str(state.get("head") or ""))
     if waits := str(state.get("prompt") or ""):
         messages += read_messages_up_to(home, run, waits)[-1:]
-    made = results_by_call_id(home, run)
+    made = read_results_by_call_id(home, run)
     return [event for message in messages for event in _message_events(message, made)]
 
 
-def read_undos_unknown_to_model(home: Path, run: str) -> list[Event]:
+def read_undos_unseen_by_model(home: Path, run: str) -> list[Event]:
     """What a person took back that the conversation doesn't tell yet: it will, after the next prompt."""
     return [Undone(content=one.text) for one in list_undo_notes(home, run) if not one.told]
 
@@ -53,10 +53,12 @@ class RecordExtent(NamedTuple):
     """Ids of the calls among them that had no result yet."""
 
 
-def extent_at_step(home: Path, run: str, step: int) -> RecordExtent:
+def record_extent_at_step(home: Path, run: str, step: int) -> RecordExtent:
     """The part of `events` that a root step had. Raises `UserError` naming the existing steps."""
     found = read_events(home, run, step)
-    messages = _whole_conversation(home, run, str(read_state_at_step(home, run, step).get("head") or ""))
+    messages = _read_uncompressed_conversation(
+        home, run, str(read_state_at_step(home, run, step).get("head") or "")
+    )
     answered = {message.tool_call_id for message in messages if message.role == "tool"}
     made = [call.id for message in messages for call in message.tool_calls]
     return RecordExtent(
@@ -123,7 +125,7 @@ def newest_events(events: list[Event], limit: int = MOST_MESSAGES) -> tuple[list
     return events[first:], first
 
 
-def _whole_conversation(home: Path, run: str, head: str) -> list[Message]:
+def _read_uncompressed_conversation(home: Path, run: str, head: str) -> list[Message]:
     """The messages as first seen: what compression and masking replaced is restored."""
     messages = read_messages_up_to(home, run, head)
     gone = [message for past in list_dropped_messages(home, run, head) for message in past]

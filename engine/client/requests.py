@@ -263,7 +263,7 @@ def make_decision(request: Request, answer_choice: AnswerChoice, feedback: str |
     )
 
 
-def decide_with_edits(request: Request, changes: Mapping[str, Any]) -> Decision:
+def decide_with_changed_arguments(request: Request, changes: Mapping[str, Any]) -> Decision:
     """Let it run with other arguments: those not named stay, null removes one. Raises as `rewritten`."""
     return decide_with_arguments(request, {**request["args"], **changes})
 
@@ -356,7 +356,7 @@ def _replace_option_number(options: Sequence[Option], text: str) -> str:
 
 def answer_form_schema(request: Request) -> dict[str, Any]:
     """The JSON Schema of a question's form: one text for each question, with what it may choose."""
-    fields = {name: {"type": "string", "title": title} for name, title in _form_fields(request).items()}
+    fields = {name: {"type": "string", "title": title} for name, title in _form_field_titles(request).items()}
     for field, question in zip(fields.values(), describe_request(request).questions, strict=False):
         if question.options:
             field["description"] = "\n".join(map(option_line, question.options))
@@ -369,11 +369,11 @@ def option_line(option: Option) -> str:
 
 def decide_from_form(request: Request, content: Mapping[str, Any]) -> Decision | None:
     """The decision that the fields make; None while one of them is empty."""
-    texts = [str(content.get(name) or "") for name in _form_fields(request)]
+    texts = [str(content.get(name) or "") for name in _form_field_titles(request)]
     return decide_with_answers(request, texts) if all(text.strip() for text in texts) else None
 
 
-def _form_fields(request: Request) -> dict[str, str]:
+def _form_field_titles(request: Request) -> dict[str, str]:
     """Field → what it asks."""
     titles = [question.text for question in describe_request(request).questions]
     if len(titles) > 1:

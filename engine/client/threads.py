@@ -26,7 +26,7 @@ from interlock.engine.store.saver import Saver, Serde
 from interlock.engine.store.steps import StepLog
 from interlock.engine.user_code import CodeForbiddenError
 from interlock.graphs import foreign_requests
-from interlock.graphs.foreign_requests import answer_text, decisions_on_actions
+from interlock.graphs.foreign_requests import decisions_on_actions, encode_answer
 from interlock.graphs.stored_channels import (
     BOOKKEEPING,
     INPUT,
@@ -45,7 +45,7 @@ from interlock.state.messages import Message
 Wanted = queries.RunFilter
 count_roots, roots, restless, run_names, run_workflows = (
     queries.count_root_runs,
-    queries.list_root_runs,
+    queries.list_root_run_ids_by_time,
     queries.list_driven_or_queued_runs,
     queries.list_run_ids,
     queries.list_workflow_names,
@@ -109,7 +109,9 @@ class StoredGraph:
             each = [(channel, value) for _, channel, value in writes]
             if not (node := self._nodes.get(task, "")):
                 continue  # what a resume writes
-            given: Mapping[str, Any] = {name: value for name, value in each if not _is_bookkeeping(name)}
+            given: Mapping[str, Any] = {
+                name: value for name, value in each if not _is_bookkeeping_channel(name)
+            }
             failed = next((value for name, value in each if name == "__error__"), None)
             asked: tuple[Any, ...] = tuple(
                 one for name, value in each if name == "__interrupt__" for one in value
@@ -122,11 +124,11 @@ class StoredGraph:
 _TASK: Callable[[tuple[str, str, Any]], str] = itemgetter(0)
 
 
-def _is_bookkeeping(channel: str) -> bool:
+def _is_bookkeeping_channel(channel: str) -> bool:
     return channel in BOOKKEEPING or is_internal_channel(channel)
 
 
-def _options_without_mode_and_model(options: Options) -> Options:
+def _clear_run_specific_options(options: Options) -> Options:
     return replace(options, workspace=None, approval_mode=None, mode=None, model=None)
 
 
@@ -140,7 +142,7 @@ def open_graph(options: Options, run: str) -> Generator[OpenedGraph]:
         add_user_processors,
         check_run_code_trusted,
         load_workflow_and_config,
-        read_recorded_source,
+        read_recorded_workflow_source,
     )
     from interlock.engine.store.approvals import SqlApprovals
     from interlock.engine.store.foreign_saver import make_saver
@@ -149,9 +151,9 @@ def open_graph(options: Options, run: str) -> Generator[OpenedGraph]:
     row = find_run(options.home, run)
     try:
         check_run_code_trusted(row, options)
-        chosen, prepared = load_workflow_and_config(row, _options_without_mode_and_model(options))
+        chosen, prepared = load_workflow_and_config(row, _clear_run_specific_options(options))
     except CodeForbiddenError:
-        kind = recorded_pipeline_class(read_recorded_source(options.home, run))
+        kind = recorded_pipeline_class(read_recorded_workflow_source(options.home, run))
         with closing(store.connect()) as conn:
             app = StoredGraph(conn, run)
             yield OpenedGraph(app, {"configurable": {"thread_id": run}}, kind.conversation_head)
@@ -179,7 +181,7 @@ def read_snapshot(opened_graph: OpenedGraph, checkpoint: Mapping[str, Any], subg
     )
 
 
-def read_history(
+def read_state_history(
     opened_graph: OpenedGraph,
     limit: int,
     before: Mapping[str, Any],
@@ -206,8 +208,8 @@ async def update_state(
     from interlock.engine.store.approvals import withdraw_open_requests
 
     store = Store(options.home)
-    row, defined, _ = load_drivable_run(find_run(options.home, run), _options_without_mode_and_model(options))
-    chosen, prepared = load_workflow_and_config(row, _options_without_mode_and_model(options), defined)
+    row, defined, _ = load_drivable_run(find_run(options.home, run), _clear_run_specific_options(options))
+    chosen, prepared = load_workflow_and_config(row, _clear_run_specific_options(options), defined)
     chosen.check_state_writable()
     lease = await acquire_lease(store, run, wait_if_alive=False)
     bus = EventBus([], redact=prepared.redact)
@@ -261,7 +263,7 @@ def load_waiting_requests(options: Options, run: str) -> list[WaitingRequest]:
     ]
 
 
-def find_request_of_interrupt(
+def find_request_by_interrupt_key(
     options: Options, run: str, interrupt_key: str
 ) -> tuple[str, ApprovalRequest] | None:
     """The request that an interrupt of Interlock's own workflow stands for, with its id."""
@@ -301,7 +303,7 @@ def decisions_from_resume_value(
         one.interrupt: [other for other in waiting_requests if other.interrupt == one.interrupt]
         for one in waiting_requests
     }
-    if _is_map_of_interrupts(resume_value, {*items, *answered_interrupts}):
+    if _is_keyed_by_interrupt_id(resume_value, {*items, *answered_interrupts}):
         answers: dict[str, Any] = {**resume_value}
         if unknown := [name for name in answers if name not in items]:
             raise UnknownInterruptError(f"Unknown or already-consumed interrupt: {unknown[0]}")
@@ -317,7 +319,7 @@ def decisions_from_resume_value(
     return [one for name, answer in answers.items() for one in _decisions_on_interrupt(items[name], answer)]
 
 
-def _is_map_of_interrupts(resume: Any, known_interrupts: Collection[str]) -> bool:
+def _is_keyed_by_interrupt_id(resume: Any, known_interrupts: Collection[str]) -> bool:
     if not isinstance(resume, Mapping) or not resume:
         return False
     names = [str(key) for key in cast("Mapping[Any, Any]", resume)]
@@ -341,7 +343,7 @@ def _decisions_on_interrupt(waiting: Sequence[WaitingRequest], answer: Any) -> l
     if not foreign_requests.is_interrupt_request(first):
         return [decision_from_answer(waiting[0], answer)]
     if first.kind == "question":
-        return [Decision(waiting[0].id, "proceed_once", text=answer_text(first, answer))]
+        return [Decision(waiting[0].id, "proceed_once", text=encode_answer(first, answer))]
     if is_breakpoint(waiting[0]):
         return [Decision(waiting[0].id, "proceed_once")]
     made = decisions_on_actions([one.request for one in waiting], answer)

@@ -26,7 +26,7 @@ def list_workspace_runs(conversation: "Conversation") -> list[RunRow]:
     return sorted(tops, key=lambda row: row.status not in _FIRST)
 
 
-def read_texts_of_person_and_model(conversation: "Conversation", run: str) -> list[str]:
+def read_conversation_texts(conversation: "Conversation", run: str) -> list[str]:
     """What a person and the model said in a run."""
     messages = conversation.client.read_messages(run, conversation.client.unmasked_state(run))
     return [

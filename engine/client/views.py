@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from interlock.engine import read
-from interlock.engine.client.decision_lines import decision_line
+from interlock.engine.client.decision_lines import format_decision
 from interlock.engine.options import Options
 from interlock.engine.read import ExecutedNode, Request, RunRow, Step
 from interlock.engine.read import calls as of_calls
@@ -82,7 +82,7 @@ class Views:
         """The runs with exactly these ids, as far as they exist; most recently changed first."""
         return read.list_runs_by_id(self.home, run_ids)
 
-    def undone_changes(self, run: str) -> list[UndoNote]:
+    def undo_notes(self, run: str) -> list[UndoNote]:
         """What was taken back, in order."""
         return list_undo_notes(self.home, run)
 
@@ -99,9 +99,9 @@ class Views:
         """What became of the requests of this run, and of related ones, that no longer wait: by id and by number."""
         return read.describe_past_requests(self.home, run)
 
-    def explain_no_waiting_request(self, run: str) -> str:
+    def explain_why_no_request_waits(self, run: str) -> str:
         """Why no request of a run waits, and what to do."""
-        return read.explain_no_waiting_request(self.home, run)
+        return read.explain_why_no_request_waits(self.home, run)
 
     def steps(self, run: str) -> list[Step]:
         """Every executed node, in the order they ended."""
@@ -141,7 +141,7 @@ class Views:
 
     def results_by_call_id(self, run: str) -> dict[str, dict[str, Any]]:
         """Call id → the complete result of each finished call: `status`, `content`, `error`, `meta`."""
-        return of_calls.results_by_call_id(self.home, run)
+        return of_calls.read_results_by_call_id(self.home, run)
 
     def agents(self, run: str) -> list[Agent]:
         """Every sub-agent started, each below its parent, in call order."""
@@ -161,7 +161,7 @@ class Views:
 
     def model_usage(self, run: str) -> dict[str, dict[str, Any]]:
         """Model → requests, tokens and cost."""
-        return read.usage_by_model(self.home, run)
+        return read.read_usage_by_model(self.home, run)
 
     def find_exact_run(self, name: str) -> RunRow | None:
         """The run with exactly this id; None: there is none."""
@@ -183,11 +183,11 @@ class Views:
 
         return read_events(self.home, run, step)
 
-    def extent_at_step(self, run: str, step: int) -> "RecordExtent":
+    def record_extent_at_step(self, run: str, step: int) -> "RecordExtent":
         """The part of `told` that a root step had. Raises `UserError` naming the existing steps."""
-        from interlock.engine.client.record import extent_at_step
+        from interlock.engine.client.record import record_extent_at_step
 
-        return extent_at_step(self.home, run, step)
+        return record_extent_at_step(self.home, run, step)
 
     def statistics(self, by: "By", since: float = 0.0) -> "dict[str, Sums]":
         """Key → sums, ordered by key: days (YYYY-MM-DD, of this machine's time zone), or names. `since`: unix time."""
@@ -227,7 +227,7 @@ class Views:
 
         return load_output(self.home, self.find_run(run))
 
-    def unrestorable_line(self, run: str) -> str:
+    def unrestorable_changes_line(self, run: str) -> str:
         """A line on what can't be taken back: calls without snapshots, files of included directories; else empty."""
         from interlock.engine.run_files import unrestorable_changes_line
 
@@ -243,9 +243,9 @@ class Views:
 
     def read_file_text(self, run: str, path: str, limit: int) -> str:
         """The text of a file as the run's tools may read it, without secrets."""
-        from interlock.engine.run_files import read_workspace_text
+        from interlock.engine.run_files import read_masked_workspace_text
 
-        return read_workspace_text(self.home, self.find_run(run), path, limit)
+        return read_masked_workspace_text(self.home, self.find_run(run), path, limit)
 
     settings = staticmethod(load_folder_settings)
 
@@ -272,15 +272,17 @@ class Views:
 
     def root_node_path(self, run: str) -> list[tuple[str, int]]:
         """The root graph's nodes in order, with consecutive repetitions counted."""
-        return read.root_node_path([step for step in self.steps(run) if not is_hidden_node(step.node)])
+        return read.count_consecutive_root_nodes(
+            [step for step in self.steps(run) if not is_hidden_node(step.node)]
+        )
 
-    def compute_drawing_marks(
-        self, run: str, declared: Mapping[str, Iterable[tuple[str, str]]], until_step: int | None = None
+    def compute_diagram_marks(
+        self, run: str, declared_edges: Mapping[str, Iterable[tuple[str, str]]], until_step: int | None = None
     ) -> "Marks":
         """What a drawing with these edges marks of the run's path; `until_step`: only up to this root step."""
         from interlock.engine.read.run_path import compute_path_marks
 
-        return compute_path_marks(self.read_graph_path(run, until_step=until_step), declared)
+        return compute_path_marks(self.read_graph_path(run, until_step=until_step), declared_edges)
 
     def interrupted_node_paths(self, run: RunRow) -> list[str]:
         """The nodes that an interrupted run was in, with the graphs around them; empty for other runs."""
@@ -337,7 +339,8 @@ class Views:
             else lifecycles.read_call_lifecycle(self.home, run, call)
         )
         moves = (
-            move._replace(why=move.why or decision_line(move.by)) if move.by else move for move in found.moves
+            move._replace(why=move.why or format_decision(move.by)) if move.by else move
+            for move in found.moves
         )
         return found._replace(moves=tuple(moves))
 
@@ -365,12 +368,12 @@ class Views:
         from interlock.engine.run_files import (
             diff_calls,
             find_call_snapshots,
-            find_inherited_snapshots,
+            list_snapshots_of_in_place_fork,
             provide_local_files,
         )
 
         row = self.find_run(run)
-        before = [] if call or until_step is not None else find_inherited_snapshots(self.home, row)
+        before = [] if call or until_step is not None else list_snapshots_of_in_place_fork(self.home, row)
         chosen = before or find_call_snapshots(self.home, row, call)
         if until_step is not None:
             chosen = [one for one in chosen if one.after and one.root_step < until_step]

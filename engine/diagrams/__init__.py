@@ -38,9 +38,9 @@ __all__ = [
     "GROUPS",
     "RunPath",
     "build_run_path",
-    "check_diagrams",
     "declared_edges",
     "declared_edges_by_place",
+    "list_diagram_problems",
     "render_diagram",
     "taken_edges",
     "write_diagrams",
@@ -152,13 +152,13 @@ def write_diagrams(folder: Path) -> list[Path]:
     changed = [folder / name for name, text in texts.items() if _read_if_exists(folder / name) != text]
     for path in changed:
         path.write_text(texts[path.name], encoding="utf-8", newline="\n")
-    orphans = _find_orphans(folder, texts)
+    orphans = _find_orphan_diagrams(folder, texts)
     for path in orphans:
         path.unlink()
     return [*changed, *orphans]
 
 
-def check_diagrams(folder: Path) -> list[str]:
+def list_diagram_problems(folder: Path) -> list[str]:
     """One line per file that is missing, stale or an orphan, with the command that fixes it."""
     texts = _diagram_texts()
     problems: list[str] = []
@@ -167,7 +167,9 @@ def check_diagrams(folder: Path) -> list[str]:
         if found != text:
             state = "is missing" if found is None else "is stale"
             problems.append(f"{folder / name} {state}. Run: {_FIX}")
-    problems += [f"{path} draws nothing that exists. Run: {_FIX}" for path in _find_orphans(folder, texts)]
+    problems += [
+        f"{path} draws nothing that exists. Run: {_FIX}" for path in _find_orphan_diagrams(folder, texts)
+    ]
     return problems
 
 
@@ -177,7 +179,7 @@ def _diagram_texts() -> dict[str, str]:
         graph = load_pipeline(name).build().compile()
         header = _HEADER.format(what=f"{name}: {what}.")
         texts[f"{name}.mmd"] = header + render_mermaid(
-            extract_diagram(graph, depth_of_graphs_without_diagram(graph))
+            extract_diagram(graph, depth_to_expand_undrawn_subgraphs(graph))
         )
     for name, chart in CHARTS.items():
         header = _HEADER.format(what=f"{name}: the statechart {chart.__name__}.")
@@ -185,13 +187,13 @@ def _diagram_texts() -> dict[str, str]:
     return texts
 
 
-def depth_of_graphs_without_diagram(graph: Compiled) -> int:
+def depth_to_expand_undrawn_subgraphs(graph: Compiled) -> int:
     """The depth that expands every subgraph without a diagram of its own."""
     hidden = [inner for inner in nested_graphs(graph).values() if inner.name not in PIPELINES]
-    return 1 + max(map(depth_of_graphs_without_diagram, hidden), default=0)
+    return 1 + max(map(depth_to_expand_undrawn_subgraphs, hidden), default=0)
 
 
-def _find_orphans(folder: Path, texts: dict[str, str]) -> list[Path]:
+def _find_orphan_diagrams(folder: Path, texts: dict[str, str]) -> list[Path]:
     return sorted(p for p in folder.glob("*.mmd") if p.name not in texts)
 
 

@@ -12,7 +12,7 @@ from interlock.engine.read.lifecycles import Lifecycle
 from interlock.engine.read.run_path import Counts, Place, RunPath
 from interlock.graphs.graph import Compiled, Subgraph
 from interlock.graphs.supersteps import DrawnBranch, SuperstepTask
-from interlock.state.charts import initial_leaf, qualified_state_name
+from interlock.state.charts import initial_leaf_state, qualified_state_name
 from interlock.state.names import RAISED, node_display_name
 from interlock.state.node import Group, NodeSpec, Part, find_node_spec
 
@@ -153,7 +153,7 @@ def _declared_edges(graph: Compiled) -> Iterator[Edge]:
         return
     for source, target in sorted(graph.builder.edges):  # a set: the order is of no meaning
         yield Edge(source, target)
-    for source, target in _join_edges(graph):
+    for source, target in _edges_into_joins(graph):
         yield Edge(source, target)
     for source, branches in graph.builder.branches.items():
         for branch in branches.values():
@@ -175,7 +175,7 @@ def _declared_edges(graph: Compiled) -> Iterator[Edge]:
             yield Edge(source, target, (label,) if label else ())
         led = {
             *graph.builder.branches,
-            *(start for start, _ in (*graph.builder.edges, *_join_edges(graph))),
+            *(start for start, _ in (*graph.builder.edges, *_edges_into_joins(graph))),
         }
         if not labels and source not in led:  # LangGraph ends there
             yield Edge(source, END)
@@ -183,7 +183,7 @@ def _declared_edges(graph: Compiled) -> Iterator[Edge]:
             yield Edge(source, handler, (RAISED,))
 
 
-def _join_edges(graph: Compiled) -> Iterator[tuple[str, str]]:
+def _edges_into_joins(graph: Compiled) -> Iterator[tuple[str, str]]:
     for sources, target in graph.builder.waiting_edges:
         yield from ((source, target) for source in sources)
 
@@ -361,13 +361,13 @@ def _diagram_node_id(place: Place, name: str) -> str:
 def extract_chart(name: str, chart: type[StateChart[Any]], lifecycle: Lifecycle | None = None) -> Diagram:
     """Draw a statechart: states as nodes, events as labels; compound states expanded. `lifecycle`: mark this way."""
     drawn = _chart_diagram(name, chart)
-    return _mark_lifecycle(drawn, lifecycle) if lifecycle else drawn
+    return _mark_lifecycle_in_diagram(drawn, lifecycle) if lifecycle else drawn
 
 
-def _mark_lifecycle(drawn: Diagram, lifecycle: Lifecycle) -> Diagram:
+def _mark_lifecycle_in_diagram(diagram: Diagram, lifecycle: Lifecycle) -> Diagram:
     entered = Counter([lifecycle.start, *(move.target for move in lifecycle.moves)])
-    outer = not drawn.id
-    ended = outer and any(e.target == END and entered[e.source] for e in drawn.edges)
+    outer = not diagram.id
+    ended = outer and any(e.target == END and entered[e.source] for e in diagram.edges)
     entered |= Counter({START: 1 if outer else 0, END: int(ended)})
 
     def node(one: Node) -> Node:
@@ -385,16 +385,16 @@ def _mark_lifecycle(drawn: Diagram, lifecycle: Lifecycle) -> Diagram:
         notes = tuple(dict.fromkeys(m.why for m in moves if m.why))
         return replace(one, labels=labels, count=len(moves), notes=notes)
 
-    edges = [*map(edge, drawn.edges)]
+    edges = [*map(edge, diagram.edges)]
     if outer and not any(
         e.count for e in edges if e.source == START
     ):  # it began elsewhere than the chart does
         edges.append(Edge(START, lifecycle.start, count=1))
     return replace(
-        drawn,
-        nodes=tuple(map(node, drawn.nodes)),
+        diagram,
+        nodes=tuple(map(node, diagram.nodes)),
         edges=tuple(edges),
-        clusters=tuple(_mark_lifecycle(cluster, lifecycle) for cluster in drawn.clusters),
+        clusters=tuple(_mark_lifecycle_in_diagram(cluster, lifecycle) for cluster in diagram.clusters),
     )
 
 
@@ -409,7 +409,7 @@ def _chart_diagram(name: str, chart: type[StateChart[Any]]) -> Diagram:
             *ends,
         ),
         (
-            *(Edge(START, qualified_state_name(initial_leaf(s))) for s in chart.states if s.initial),
+            *(Edge(START, qualified_state_name(initial_leaf_state(s))) for s in chart.states if s.initial),
             *_transition_edges(chart.states),
             *(Edge(s.id, END) for s in chart.states if s.final),
         ),
@@ -429,6 +429,6 @@ def _transition_edges(states: Iterable[State]) -> list[Edge]:
         for transition in state.transitions:
             events = [e.id for e in transition.events]
             if transition.target is not None and events:  # the entry into a compound state has none
-                target = qualified_state_name(initial_leaf(transition.target))
+                target = qualified_state_name(initial_leaf_state(transition.target))
                 merged.setdefault((qualified_state_name(state), target), []).extend(events)
     return [Edge(s, t, tuple(dict.fromkeys(events))) for (s, t), events in merged.items()]

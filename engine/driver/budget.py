@@ -105,7 +105,7 @@ class RunBudget:
             self.on_refused(f"{wait.why}. {no_price_message(model)}", "budget")
             raise Stopped
         if wait.seconds > _HERE_S:
-            self.fleet_limits.record_stop(wait, model)
+            self.fleet_limits.set_job_wait(wait, model)
             self.on_refused(wait.why, wait.run_error["type"])
             raise Stopped
         await asyncio.sleep(wait.seconds)
@@ -171,21 +171,23 @@ class RunBudget:
 
     def _sum_usage(self, model: str, tokens: int) -> BudgetUse:
         answered, reserved = (
-            self.usage.list_answered_calls(self._sharing_runs),
-            self.usage.list_reserved_calls(self._sharing_runs),
+            self.usage.sum_answered_calls_by_model(self._sharing_runs),
+            self.usage.sum_reserved_calls_by_model(self._sharing_runs),
         )
         lost = [calls for calls in reserved if not calls.under_way]
         going = [calls for calls in reserved if calls.under_way]
         latest = next((a for a in answered if a.model == model), None)
         return BudgetUse(
             tokens=sum(a.input_tokens + a.output_tokens for a in answered) + sum(c.tokens for c in lost),
-            usd=sum(a.usd + self._highest_cost(a.model, *a.unpriced) for a in answered)
-            + sum(self._highest_cost(c.model, c.tokens, 0) for c in lost),
+            usd=sum(a.usd + self._cost_upper_bound(a.model, *a.unpriced) for a in answered)
+            + sum(self._cost_upper_bound(c.model, c.tokens, 0) for c in lost),
             turns=sum(a.turns for a in answered),
             agent_turns=sum(a.agent_turns for a in answered),
             under_way=sum(c.calls for c in going),
             reserved_tokens=sum(c.tokens + c.calls * REPLY_TOKENS for c in going),
-            reserved_usd=sum(self._highest_cost(c.model, c.tokens, c.calls * REPLY_TOKENS) for c in going),
+            reserved_usd=sum(
+                self._cost_upper_bound(c.model, c.tokens, c.calls * REPLY_TOKENS) for c in going
+            ),
             next_tokens=latest.latest_tokens if latest else tokens,
             next_usd=latest.latest_usd if latest else self._estimated_request_cost(model, tokens),
             is_first=latest is None,
@@ -215,7 +217,7 @@ class RunBudget:
         prices = self.prices(model) if self.limits.max_budget_usd is not None else None
         return request_cost_usd(prices, _split_cached_tokens(input_tokens)) if prices else 0.0
 
-    def _highest_cost(self, model: str, input_tokens: int, output_tokens: int) -> float:
+    def _cost_upper_bound(self, model: str, input_tokens: int, output_tokens: int) -> float:
         """What calls cost at most whose tokens are only estimated, or that an earlier version recorded."""
         prices = (
             self.prices(model)

@@ -61,47 +61,47 @@ class RunChecks:
             real = self.workspace.resolve_writable(path)
         except PathRefused:
             return False
-        return real.is_relative_to(self.workspace.root) and self._table.is_test(
+        return real.is_relative_to(self.workspace.root) and self._check_table.is_test_or_settings(
             self.workspace.display_path(real)
         )
 
     @cached_property
-    def _table(self) -> "CheckTable":
+    def _check_table(self) -> "CheckTable":
         from interlock.services.checks.test_table import CheckTable
 
         return CheckTable(self.command)
 
     async def run_check(self, key: str) -> CheckEnd:
-        return await self._run_unless_logged(key, "", self._run_in_workspace)
+        return await self._run_unless_logged(key, "", self._run_check_in_workspace)
 
-    async def _run_in_workspace(self) -> CheckEnd:
+    async def _run_check_in_workspace(self) -> CheckEnd:
         """Run it in the workspace. A background process of the model's may not put other tests there meanwhile."""
         watched = any(process["running"] for process in self.commands.list_background_processes())
-        before = await asyncio.to_thread(self._test_file_marks) if watched else {}
+        before = await asyncio.to_thread(self._test_file_times_and_inodes) if watched else {}
         end = await self._run_command(self.workspace.root, (), None)
-        after = await asyncio.to_thread(self._test_file_marks) if watched else {}
+        after = await asyncio.to_thread(self._test_file_times_and_inodes) if watched else {}
         moved = sorted(path for path, mark in before.items() if after.get(path) != mark)
         if end.how != "passed" or not moved:
             return end
         text = f"{', '.join(moved[:3])} changed while the check ran. Stop the background process that changes tests."
         return CheckEnd(how="failed", output=text)
 
-    def _test_file_marks(self) -> dict[str, tuple[int, int]]:
+    def _test_file_times_and_inodes(self) -> dict[str, tuple[int, int]]:
         """Return change time and inode of all that concerns tests; files without a change keep theirs."""
         found: dict[str, tuple[int, int]] = {}
         root = self.workspace.root
         for folder, folders, files in os.walk(root):
             inside = os.path.relpath(folder, root)
-            folders[:] = [name for name in folders if not self._table.is_third_party(f"{name}/")]
+            folders[:] = [name for name in folders if not self._check_table.is_third_party(f"{name}/")]
             for name in files:
                 path = os.path.normpath(f"{inside}/{name}")
-                if self._table.file_kind(path):
+                if self._check_table.file_kind(path):
                     with suppress(OSError):
                         status = os.lstat(f"{folder}/{name}")
                         found[path] = (status.st_ctime_ns, status.st_ino)
         return found
 
-    async def run_with_original_tests(self, key: str, changes: TestChanges) -> CheckEnd:
+    async def run_check_with_original_tests(self, key: str, changes: TestChanges) -> CheckEnd:
         return await self._run_unless_logged(
             key,
             "tests as before" if changes.changes else "view",
@@ -152,7 +152,7 @@ class RunChecks:
         return self._interpret_process_end(replace(ended, output=output))
 
     def _interpret_process_end(self, ended: ProcessEnd) -> CheckEnd:
-        from interlock.services.checks.test_table import has_run_no_tests
+        from interlock.services.checks.test_table import is_output_without_test_run
 
         shown = self.around.redact(ended.output)[-_OUTPUT_CHARS:].strip()
         if ended.how in ("not_started", "lost"):
@@ -162,7 +162,8 @@ class RunChecks:
         if ended.exit_code != 0:
             return CheckEnd(how="failed", output=shown)
         return CheckEnd(
-            how="no tests" if has_run_no_tests(self._table, ended.output) else "passed", output=shown
+            how="no tests" if is_output_without_test_run(self._check_table, ended.output) else "passed",
+            output=shown,
         )
 
     async def find_test_changes(self) -> TestChanges:

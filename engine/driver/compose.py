@@ -126,7 +126,7 @@ def compose_services(
     redact, plans = prepared.redact, prepared.workspace.plans
     transcript = ChainTranscript(SqlChain(conn), store.outputs, info.run, redact=redact)
     journal = SqlJournal(conn, transcript, store.outputs, info.run, epoch, redact, plans)
-    processes, commands = of_run = _make_processes(prepared, outputs)
+    processes, commands = of_run = _make_hook_and_command_processes(prepared, outputs)
     opened = partial(open_mcp_servers, prepared, outputs, emit, journal.record_server_reply)
     servers = LazyService(opened) if prepared.settings.mcp_servers else _NoMcpServers(opened)
     policy = _make_policy(prepared, commands if prepared.options.repository else processes, servers)
@@ -156,7 +156,7 @@ def compose_services(
         cancel=token,
         transcript=transcript,
         models=models,
-        toolset=toolset(_tools_of_root_agent(prepared, info, tools)),
+        toolset=toolset(_select_root_agent_tools(prepared, info, tools)),
         policy=policy,
         journal=journal,
         effects=make_effect_journal(conn, info.run, epoch, prepared.redact),
@@ -219,19 +219,19 @@ def _make_snapshots(
     return make_sql_snapshots(make if wanted else None, ignored, needed, prepared.options.commits)
 
 
-async def add_discovered_tools(prepared: RunConfig, home: Path) -> RunConfig:
+async def discover_and_add_tools(prepared: RunConfig, home: Path) -> RunConfig:
     """Add the tools declared by the project's discovery command, if settings name one; `home`: the state directory."""
     if not prepared.settings.tools.discovery_command:
         return prepared
     from interlock.services.project_tools import discover_tools
 
-    processes, _ = _make_processes(prepared, OutputFiles(home, prepared.redact))
+    processes, _ = _make_hook_and_command_processes(prepared, OutputFiles(home, prepared.redact))
     tools, problems = await discover_tools(prepared.settings, prepared.workspace.root, processes)
     prepared.warnings.extend(problems)
     return replace(prepared, discovered=tools)
 
 
-def _make_processes(
+def _make_hook_and_command_processes(
     prepared: RunConfig, outputs: OutputFiles
 ) -> tuple[SupervisedProcesses, SupervisedProcesses]:
     """Processes for hooks and checkers, and those for commands."""
@@ -317,7 +317,7 @@ def _make_checks(
         sandbox = prepared.sandbox
         if sandbox and copy:
             sandbox = replace(sandbox, roots=[copy, *sandbox.roots[1:]])
-        return _make_processes(replace(prepared, sandbox=sandbox), outputs)[1]
+        return _make_hook_and_command_processes(replace(prepared, sandbox=sandbox), outputs)[1]
 
     return RunChecks(
         command=prepared.options.check,
@@ -376,7 +376,9 @@ def _available_tools(prepared: RunConfig, info: RunInfo) -> dict[str, Tool]:
     return {name: tool for name, tool in tools.items() if not off.get(name)}
 
 
-def _tools_of_root_agent(prepared: RunConfig, info: RunInfo, tools: Mapping[str, Tool]) -> dict[str, Tool]:
+def _select_root_agent_tools(
+    prepared: RunConfig, info: RunInfo, tools: Mapping[str, Tool]
+) -> dict[str, Tool]:
     """Omit tools that end a sub-agent or belong to another loop, and those that start one if settings allow none."""
     if prepared.uses_small_prompt and info.workflow not in _ALL_TOOLS:
         return {

@@ -11,10 +11,10 @@ from interlock.engine.options import Decision
 from interlock.engine.read import Request, check_edited_arguments, list_waiting_requests
 from interlock.engine.store import Store, explain_store_errors
 from interlock.engine.store.approvals import (
-    cancel_run,
+    cancel_run_and_tasks,
     current_account_name,
-    does_cancel_end_run,
     enqueue_decided_run,
+    is_run_ended_by_cancel,
     record_decision,
     request_not_waiting_error,
 )
@@ -42,32 +42,32 @@ def record_decisions(
         for decision in decisions:
             if decision.approval != "all" and decision.approval not in waiting:
                 raise request_not_waiting_error(conn, run, decision.approval)
-        named = [(name, d) for d in decisions for name in _request_ids_of(waiting, d)]
+        named = [(name, d) for d in decisions for name in _resolve_request_ids(waiting, d)]
         chosen = [
             (name, _check_and_make_answer(waiting, name, d, decided_by, door))
-            for name, d in [*named, *_decisions_on_rest_of_batches(waiting, named)]
+            for name, d in [*named, *_decisions_on_cancelled_batches(waiting, named)]
         ]
         with conn.transaction():
             for name, answer in chosen:
                 record_decision(conn, run, name, answer)
             if any(
-                d.choice == "cancel" and does_cancel_end_run(waiting[name].fields["choices"])
+                d.choice == "cancel" and is_run_ended_by_cancel(waiting[name].fields["choices"])
                 for name, d in named
             ):
-                return cancel_run(conn, run)
+                return cancel_run_and_tasks(conn, run)
             enqueue_decided_run(conn, run)
 
 
-def is_cancelling_run(store: Store, run: str, decisions: Sequence[Decision]) -> bool:
+def is_run_cancelled_by_decisions(store: Store, run: str, decisions: Sequence[Decision]) -> bool:
     """Whether one of these decisions ends the run itself."""
     if all(decision.choice != "cancel" for decision in decisions):
         return False
     waiting = {request.id: request for request in list_waiting_requests(store.home, run)}
-    named = [name for d in decisions if d.choice == "cancel" for name in _request_ids_of(waiting, d)]
-    return any(does_cancel_end_run(waiting[name].fields["choices"]) for name in named if name in waiting)
+    named = [name for d in decisions if d.choice == "cancel" for name in _resolve_request_ids(waiting, d)]
+    return any(is_run_ended_by_cancel(waiting[name].fields["choices"]) for name in named if name in waiting)
 
 
-def _request_ids_of(waiting: dict[str, Request], decision: Decision) -> list[str]:
+def _resolve_request_ids(waiting: dict[str, Request], decision: Decision) -> list[str]:
     """Request ids; `all` means every pending permission, but no question or unknown outcome unless that is all."""
     if decision.approval != "all":
         return [decision.approval]
@@ -75,7 +75,7 @@ def _request_ids_of(waiting: dict[str, Request], decision: Decision) -> list[str
     return found or ([*waiting] if decision.choice == "cancel" else [])
 
 
-def _decisions_on_rest_of_batches(
+def _decisions_on_cancelled_batches(
     waiting: dict[str, Request], named: Sequence[tuple[str, Decision]]
 ) -> list[tuple[str, Decision]]:
     """A cancelled call takes the rest of its batch along: nobody has to be asked about it again."""
@@ -112,9 +112,9 @@ def _check_and_make_answer(
         )
     args = None
     if not is_call_request_id(request_id) and (schema := (request["questions"] or [{}])[0].get("schema")):
-        from interlock.graphs.foreign_requests import check_answer_schema
+        from interlock.graphs.foreign_requests import check_answer_fits_schema
 
-        check_answer_schema(request_id, decision.text or "", schema)
+        check_answer_fits_schema(request_id, decision.text or "", schema)
     if decision.choice == "modify":
         args = json.loads(json.dumps(clean_json(dict(decision.args or {}))))
         check_edited_arguments(request, args)

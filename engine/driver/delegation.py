@@ -14,7 +14,7 @@ from interlock.engine.driver.run_definition import options_to_store
 from interlock.engine.store import Store
 from interlock.engine.store.chain import SqlChain
 from interlock.engine.store.checkpoints import read_state_at_step
-from interlock.engine.store.model_calls import count_replies_by_role
+from interlock.engine.store.model_calls import count_replies_by_agent_and_role
 from interlock.engine.store.runs import (
     ALPHABET,
     NewRun,
@@ -219,11 +219,11 @@ class RunPlans:
 
         def made(chain: ChainTranscript) -> NewRun:
             head = chain.append("", [Message(role="user", origin="person", content=text)])
-            return self._make_run_of_plan(run, head, prompt, modes, plan)
+            return self._make_run_from_plan(run, head, prompt, modes, plan)
 
         return insert_linked_run(self.store, self.prepared, self.info.run, run, made)
 
-    def _make_run_of_plan(
+    def _make_run_from_plan(
         self, run: str, record: str, prompt: str, modes: Mapping[str, str], plan: ApprovedPlan
     ) -> NewRun:
         prepared = self.prepared
@@ -243,7 +243,7 @@ class RunPlans:
             "plan_steps": [dict(s) for s in plan.steps],
         }
         with closing(self.store.connect()) as conn:
-            before = count_replies_by_role(conn, self.info.run)
+            before = count_replies_by_agent_and_role(conn, self.info.run)
         kept = {**options_to_store(prepared.options), "approval_mode": modes["approval_mode"]}
         options = {**kept, "calls_before": before}
         title = prepared.redact(f"carries out: {prompt}")[:200]

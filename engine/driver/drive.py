@@ -15,21 +15,21 @@ from interlock.engine.driver.compose import DriveServices, compose_services
 from interlock.engine.driver.event_bus import EventBus
 from interlock.engine.driver.lease import Lease
 from interlock.engine.driver.run_config import RunConfig
-from interlock.engine.driver.stop import Stop, allow_exit_while_blocked, exit_later_if_overdue
+from interlock.engine.driver.stop import Stop, allow_exit_while_blocked, schedule_exit_if_overdue
 from interlock.engine.read import RunRow
 from interlock.engine.store import Store
 from interlock.engine.store.approvals import withdraw_open_requests
 from interlock.engine.store.connection import Connection
-from interlock.engine.store.diagnosis import explain_errors_by_damaged_rows
+from interlock.engine.store.diagnosis import explain_store_errors_and_damage
 from interlock.engine.store.foreign_saver import make_saver
 from interlock.engine.store.leases import fence_commits, lost_run_error
-from interlock.engine.store.model_calls import read_reply_usage, sum_usage
+from interlock.engine.store.model_calls import read_reply_usage, sum_usage_with_subtasks
 from interlock.engine.store.saver import Saver, advance_checkpoint_id_clock
 from interlock.engine.store.steps import StepLog
 from interlock.graphs.foreign_requests import to_json_value
 from interlock.graphs.graph import Compiled
 from interlock.graphs.pipeline import Pipeline
-from interlock.graphs.stored_channels import pending_nodes_missing_from
+from interlock.graphs.stored_channels import find_missing_pending_nodes
 from interlock.nodes.effects import wait_for_running_effects
 from interlock.prompts import load_prompt
 from interlock.services.context.references import build_attachment_parts
@@ -91,7 +91,7 @@ class Drive:
                 approval_mode=prepared.chosen_mode,
                 guard=options.guard,
                 brief=prepared.uses_small_prompt,
-                continues=pipeline.can_continue,
+                continues=pipeline.can_continue_after_end,
             )
             disable_tracing()  # the environment could make LangGraph send its runs to a tracing service
             stop.token.loop = self._loop
@@ -110,18 +110,18 @@ class Drive:
             self.context = _workflow_context(self.services, self.conn, lease.run, prepared)
             """For the workflow's `enter` and `leave`."""
             self._saver = make_saver(pipeline, self.conn, steps, self.services.deps.approvals, store.path)
-            self._saver.on_stored_value = self._warn_of_first_secret
-            self._saver.set_effect_storage(self.services.deps.effects)
+            self._saver.on_stored_value = self._warn_once_about_secret
+            self._saver.use_state_serde_for_effects(self.services.deps.effects)
             self._graph = pipeline.declared_graph(prepared.settings.agents.max_depth)
             self.app: Compiled = self._graph.compile(self._saver)
             thread = {**(options.context or {}), "thread_id": lease.run}
             self.config: Any = {"configurable": thread, "recursion_limit": RECURSION_LIMIT}
             self._stack = stack.pop_all()
 
-    def _warn_of_first_secret(self, what: str, value: Any) -> None:
+    def _warn_once_about_secret(self, holder: str, value: Any) -> None:
         """Warn of the first secret that a graph stores: state is kept as its nodes wrote it, as they need it again.
 
-        `what` begins the warning.
+        `holder` begins the warning.
         """
         redact = self.prepared.redact
         if self._has_warned_of_secret or not redact.enabled:
@@ -129,7 +129,7 @@ class Drive:
         if spans := redact.find_secrets(to_json_text(to_json_value(value))):
             self._has_warned_of_secret = True
             line = (
-                f"{what} holds a secret ({spans[0].name}). It is masked wherever it is shown or exported, but the "
+                f"{holder} holds a secret ({spans[0].name}). It is masked wherever it is shown or exported, but the "
                 "store keeps state unmasked. Keep the name of a variable in the state instead."
             )
             self.prepared.warnings.append(line)
@@ -145,15 +145,15 @@ class Drive:
         timeout_s = self.prepared.limits.timeout_s
         blocks = self.pipeline.runs_user_code
         end = (
-            allow_exit_while_blocked(self.lease.run, timeout_s, self.lease.record_end_reason)
+            allow_exit_while_blocked(self.lease.run, timeout_s, self.lease.record_forced_exit_reason)
             if blocks
             else None
         )
         self._saver.record_graph_code(self.lease.run, self.app)
-        self.stop.token.overdue = exit_later_if_overdue
+        self.stop.token.overdue = schedule_exit_if_overdue
         timer = self._loop.call_later(timeout_s, self.stop, "timeout") if timeout_s else None
         try:
-            with explain_errors_by_damaged_rows(self.store.path):
+            with explain_store_errors_and_damage(self.store.path):
                 while True:
                     await self._advance_once(graph_input)
                     snapshot = await self._read_snapshot()
@@ -175,14 +175,14 @@ class Drive:
         Raises `RunError` if today's graphs can't resume from it.
         """
         snapshot = await self._read_snapshot()
-        with explain_errors_by_damaged_rows(self.store.path):
+        with explain_store_errors_and_damage(self.store.path):
             check_resumable(self.lease.run, self._graph, self.app, snapshot, self._saver)
             answers = self._collect_answers(snapshot)
         return snapshot, Command(resume=answers) if answers else None
 
     async def _read_snapshot(self) -> StateSnapshot:
         """Raises `NodeError` where a reducer or a type of somebody's graph refuses what its nodes wrote."""
-        with self.pipeline.wrap_read_errors(), explain_errors_by_damaged_rows(self.store.path):
+        with self.pipeline.wrap_read_errors(), explain_store_errors_and_damage(self.store.path):
             return await self.app.aget_state(self.config, subgraphs=True)
 
     async def _advance_once(self, graph_input: Any) -> None:
@@ -201,7 +201,7 @@ class Drive:
         run, waiting = self.lease.run, {item.id: item.value for item in pending_interrupts(snapshot)}
         self.halted_breakpoints = self._saver.ask_at_breakpoints(run, self.app, snapshot)
         self.awaited = {*waiting, *self.halted_breakpoints}
-        return {} if self.halted_breakpoints else self._saver.resume_values_by_interrupt(run, waiting)
+        return {} if self.halted_breakpoints else self._saver.read_resume_values_by_interrupt(run, waiting)
 
     def mark_run_done(self) -> None:
         """Note that the run is done."""
@@ -315,7 +315,7 @@ def check_resumable(run: str, graph: Any, app: Any, snapshot: StateSnapshot, sav
     """
     found = saver.get_tuple(snapshot.config)
     values: dict[str, Any] = found.checkpoint["channel_values"] if found else {}
-    if lost := pending_nodes_missing_from(values, app.nodes):
+    if lost := find_missing_pending_nodes(values, app.nodes):
         raise _cannot_resume_error(run, f"it stands before node {lost[0]!r} of {graph.name!r}")
     known = {*app.channels, *graph.retired}
     if lost := saver.find_unknown_state_keys(values, known):
@@ -339,7 +339,10 @@ def _workflow_context(
     started = time.monotonic()
 
     def stats() -> dict[str, Any]:
-        return {**sum_usage(conn, run), "elapsed_ms": round((time.monotonic() - started) * 1000)}
+        return {
+            **sum_usage_with_subtasks(conn, run),
+            "elapsed_ms": round((time.monotonic() - started) * 1000),
+        }
 
     return WorkflowContext(
         services.transcript,

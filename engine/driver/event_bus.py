@@ -120,7 +120,9 @@ class EventBus:
         self, renderers: Sequence[Renderer], limit: int = QUEUE_LIMIT, redact: Redactor = SHAPES
     ) -> None:
         self._redacted = EventRedactor(redact)
-        self._outlets = [_RendererThread(renderer, limit, self._report_detached) for renderer in renderers]
+        self._outlets = [
+            _RendererThread(renderer, limit, self._report_failed_renderer) for renderer in renderers
+        ]
         self._running: dict[tuple[str, str], ToolStart] = {}
         """Calls under way, by agent and id."""
         self.failures: list[str] = []
@@ -136,7 +138,7 @@ class EventBus:
             for outlet in self._outlets:
                 outlet.enqueue(shown)
 
-    def report_cancelled_calls(self) -> None:
+    def report_running_calls_cancelled(self) -> None:
         """Report each call under way as cancelled: the run was stopped."""
         for call in [*self._running.values()]:
             self(
@@ -167,7 +169,7 @@ class EventBus:
             pause = min(pause * 2, 0.05)
         return True
 
-    def _report_detached(self, renderer: Renderer, error: Exception) -> None:
+    def _report_failed_renderer(self, renderer: Renderer, error: Exception) -> None:
         name = getattr(renderer, "__qualname__", type(renderer).__qualname__)
         line = f"Output {name!r} failed and is now off: {type(error).__name__}: {error}"
         self(ErrorEvent(severity="warning", message=line))

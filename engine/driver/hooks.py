@@ -63,16 +63,16 @@ class RunHooks:
         emit: Emit,
     ) -> HookOutcome:
         firing = Firing(event, key, subject)
-        rows = self._read_or_forget_rows(firing)
+        rows = self._read_or_delete_firing_rows(firing)
         if not _is_firing_finished(rows):
-            if unknown := self._settle_or_ask_about_unknown(firing, rows):
+            if unknown := self._settle_unknown_or_get_request(firing, rows):
                 return HookOutcome(unknown=unknown)
             hooks = self.book.select_hooks(event, *event_subject_names(event, subject, payload))
             if not hooks and not rows:
                 return HookOutcome()
             await self._run_hooks(firing, hooks, self.around.build_input(event, payload))
             rows = self.log.list_firing_rows(event, key)
-            if unknown := self._settle_or_ask_about_unknown(firing, rows):
+            if unknown := self._settle_unknown_or_get_request(firing, rows):
                 return HookOutcome(unknown=unknown)
         outcome = merge_replies(
             event, [SourcedReply(row.name, row.source, row.reply) for row in rows if row.reply]
@@ -86,7 +86,7 @@ class RunHooks:
         subject = rows[0].subject if rows else ""
         return InterruptedFiring(event=event, subject=subject, commands=tuple(row.command for row in rows))
 
-    def _read_or_forget_rows(self, firing: Firing) -> list[HookRow]:
+    def _read_or_delete_firing_rows(self, firing: Firing) -> list[HookRow]:
         """The firing's recorded rows. Resuming a session that hooks refused to start fires them again."""
         rows = self.log.list_firing_rows(firing.event, firing.key)
         refused = any(row.reply and (row.reply.decision == "block" or row.reply.stop) for row in rows)
@@ -96,7 +96,7 @@ class RunHooks:
             return []
         return rows
 
-    def _settle_or_ask_about_unknown(self, firing: Firing, rows: Sequence[HookRow]) -> str:
+    def _settle_unknown_or_get_request(self, firing: Firing, rows: Sequence[HookRow]) -> str:
         """The request a person must answer first; empty: nothing is in doubt, or it was answered."""
         doubtful = _rows_with_unknown_outcome(firing.event, rows)
         if not doubtful:

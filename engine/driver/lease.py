@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from contextlib import closing
 
-from interlock.engine.driver.stop import Stop, await_unless_stopped, exit_later_if_blocked
+from interlock.engine.driver.stop import Stop, await_unless_stopped, schedule_exit_if_blocked
 from interlock.engine.options import HEARTBEAT_STALE_S
 from interlock.engine.store import Store, explain_store_errors, read_store_address
 from interlock.engine.store.connection import Connection
@@ -85,7 +85,7 @@ class Lease:
         self._stop.set()
         self._thread.join()
 
-    def record_end_reason(self, why: StopAsked) -> None:
+    def record_forced_exit_reason(self, why: StopAsked) -> None:
         """Note why the process ends in the middle of the drive, whose code heeds nothing. From any thread."""
         with closing(self._connect()) as conn:
             record_stop_reason(conn, self.run, self.epoch, why)
@@ -166,7 +166,7 @@ async def acquire_lease(
         if seen is not None and seen.held and is_alive(seen.owner) is not False:
             if not wait_if_alive:
                 raise _busy_error(run, seen)
-            seen = await _wait_until_replaceable(conn, store, run, seen, stale_after_s)
+            seen = await _wait_until_owner_replaceable(conn, store, run, seen, stale_after_s)
         epoch = claim_lease(conn, run, me, seen)
         if isinstance(epoch, LeaseRow):
             raise _busy_error(run, epoch)
@@ -191,13 +191,13 @@ async def acquire_stoppable_lease(store: Store, run: str, stale_after_s: float, 
 
     def stopped() -> None:
         loop.call_soon_threadsafe(stop)
-        exit_later_if_blocked(run)
+        schedule_exit_if_blocked(run)
 
     work = acquire_lease(store, run, stale_after_s=stale_after_s, on_lost=lost, on_stop=stopped)
     return await await_unless_stopped(work, run, stop)
 
 
-async def _wait_until_replaceable(
+async def _wait_until_owner_replaceable(
     conn: Connection, store: Store, run: str, owner_row: LeaseRow, stale_after_s: float
 ) -> LeaseRow | None:
     """Watch a living owner until it may be replaced. Reads only: it may hold the write lock."""

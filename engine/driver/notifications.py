@@ -154,14 +154,14 @@ def _request_payload(request: Pending) -> dict[str, Any]:
     return {**{key: request[key] for key in kept}, "preview": request["preview"][:_PREVIEW]}
 
 
-async def announce_outcome(
+async def announce_outcome_and_close_bus(
     outcome: Outcome, bus: EventBus, notification: WaitingNotification | None
 ) -> Outcome:
     """Tell renderers and whoever wants a notification how the drive ended."""
     if notification and notification.terminal_event:
         bus(notification.terminal_event)
     if outcome.status in ("cancelled", "timeout"):
-        bus.report_cancelled_calls()
+        bus.report_running_calls_cancelled()
     if outcome.status == "cancelled":
         bus(Cancelled())
     bus(result_event(outcome))

@@ -18,16 +18,16 @@ from interlock.engine.options import Decision, Options, Outcome, Pending
 from interlock.engine.read import RunRow, list_waiting_requests
 from interlock.engine.store import Store, open_reader
 from interlock.engine.store.approvals import (
-    number_requests,
-    request_keys_by_answered_interrupt,
+    assign_request_numbers,
+    read_keys_of_answered_interrupts,
     withdraw_open_requests,
 )
 from interlock.engine.store.chain import SqlChain
 from interlock.engine.store.checkpoints import read_state_at_step
 from interlock.engine.store.connection import Connection
-from interlock.engine.store.diagnosis import explain_errors_by_damaged_rows
+from interlock.engine.store.diagnosis import explain_store_errors_and_damage
 from interlock.engine.store.journal import SqlJournal
-from interlock.engine.store.model_calls import read_reply_usage, sum_usage
+from interlock.engine.store.model_calls import read_reply_usage, sum_usage_with_subtasks
 from interlock.engine.store.runs import (
     find_root_task,
     read_options,
@@ -73,11 +73,11 @@ def conclude_drive(drive: Drive, snapshot: StateSnapshot | None, error: Exceptio
         waiting = redact.redact_json(_pending_requests(drive, snapshot))
     else:
         output = _dump_output(pipeline.leave(snapshot.values, drive.context))
-        ending = pipeline.run_ending(snapshot.values, output)
-        status, details = ending.status, _workflow_error(ending.error) or details
+        ending = pipeline.ending_from_final_state(snapshot.values, output)
+        status, details = ending.status, _normalize_workflow_error(ending.error) or details
         code = EXIT_CODES.get(details["type"] if details else status, EXIT_CODES.get(status, 1))
-    can_resume = status not in ENDED_WELL and (pipeline.can_continue or not output)
-    _record_end_in_row(drive, status, details)
+    can_resume = status not in ENDED_WELL and (pipeline.can_continue_after_end or not output)
+    _record_drive_end(drive, status, details)
     return Outcome(
         run=run,
         workflow=pipeline.name,
@@ -95,7 +95,7 @@ def conclude_drive(drive: Drive, snapshot: StateSnapshot | None, error: Exceptio
     )
 
 
-def _record_end_in_row(drive: Drive, status: str, details: dict[str, str] | None) -> None:
+def _record_drive_end(drive: Drive, status: str, details: dict[str, str] | None) -> None:
     if not drive.lease.held:  # another process has the run and its row
         return
     is_stopped, by_worker = drive.stop.why in STOPPED, drive.prepared.options.door == WORKER_DOOR
@@ -126,7 +126,7 @@ def unrecorded_outcome(drive: Drive, error: StoreError) -> Outcome:
     )
 
 
-def outcome_of_busy_run(row: RunRow, decisions: Sequence[Decision], error: BusyError) -> Outcome:
+def busy_outcome_or_raise(row: RunRow, decisions: Sequence[Decision], error: BusyError) -> Outcome:
     """The decision is persisted already; the process driving the run picks it up."""
     if not decisions:
         raise error
@@ -148,8 +148,8 @@ def cancelled_outcome(row: RunRow, drive_outcome: Outcome | None = None) -> Outc
 
 def read_answered_interrupts(store: Store, run: str) -> set[str]:
     """Interrupts that have an answer. One may have come after the drive last looked, while it was closing."""
-    with explain_errors_by_damaged_rows(store.path), closing(store.connect()) as conn:
-        return {*request_keys_by_answered_interrupt(conn, run)}
+    with explain_store_errors_and_damage(store.path), closing(store.connect()) as conn:
+        return {*read_keys_of_answered_interrupts(conn, run)}
 
 
 def _dump_output(result: WorkflowOutput) -> dict[str, Any]:
@@ -187,12 +187,12 @@ def result_event(outcome: Outcome) -> Result:
 def _pending_requests(drive: Drive, snapshot: StateSnapshot) -> list[Pending]:
     checkpoint = str(snapshot.config.get("configurable", {}).get("checkpoint_id", ""))
     if drive.lease.held:
-        number_requests(drive.conn, drive.lease.run)
+        assign_request_numbers(drive.conn, drive.lease.run)
     waiting = list_waiting_requests(drive.store.home, drive.lease.run)
     return [{**request.fields, "checkpoint_id": checkpoint} for request in waiting]
 
 
-def _workflow_error(error: Mapping[str, str] | None) -> dict[str, str] | None:
+def _normalize_workflow_error(error: Mapping[str, str] | None) -> dict[str, str] | None:
     """A workflow's error in the run's format: `edit` calls its type `code`."""
     return {"type": error.get("type") or error["code"], "message": error["message"]} if error else None
 
@@ -214,14 +214,14 @@ def close_interrupted_prompt(drive: Drive, snapshot: StateSnapshot, prompt: str)
     The prompt includes what the user said but the conversation doesn't hold yet, as LangGraph drops the remaining
     tasks when a pass starts. Finished calls keep their results; all others are answered as cancelled.
     """
-    head = _answer_open_calls(drive, _head_with_part_in_progress(drive, snapshot))
+    head = _answer_open_calls(drive, _newest_conversation_head(drive, snapshot))
     withdraw_open_requests(drive.conn, drive.lease.run)
     waits = str(snapshot.values.get("prompt") or "")
     unheard = drive.services.transcript.read_message(waits).text if waits else ""
     return f"{unheard}\n\n{prompt}" if unheard else prompt, head
 
 
-def _head_with_part_in_progress(drive: Drive, snapshot: StateSnapshot) -> str:
+def _newest_conversation_head(drive: Drive, snapshot: StateSnapshot) -> str:
     """The conversation's head, or a later one reached by the part in progress."""
     transcript = drive.services.transcript
     head = str(snapshot.values.get("head") or "")
@@ -297,6 +297,6 @@ def _context_for_output(home: Path, run: RunRow, conn: Connection) -> WorkflowCo
         model="",
         approval_mode="default",
         limits=Limits.model_validate({}),
-        stats=lambda: sum_usage(conn, run.run),
+        stats=lambda: sum_usage_with_subtasks(conn, run.run),
         usage=lambda record: read_reply_usage(conn, run.run, record),
     )

@@ -86,7 +86,9 @@ def check_model_usable(configuration: Configuration, options: Options) -> None:
             raise
         root = configuration.sources.root
         keys = isinstance(error, CredentialsError)
-        found = _find_ignored_key(configuration) if keys else _find_ignored_alias(root, options.model)
+        found = (
+            _find_ignored_api_key(configuration) if keys else _find_ignored_model_alias(root, options.model)
+        )
         if found is None:
             raise
         raise untrusted_error(*found, root) from error
@@ -98,7 +100,7 @@ def check_mode_exists(configuration: Configuration, name: str | None) -> None:
     if not name or modes.find_mode(name):
         return
     root = configuration.sources.root
-    if not configuration.is_workspace_trusted and configuration.as_if_trusted().modes[0].find_mode(name):
+    if not configuration.is_workspace_trusted and configuration.load_as_if_trusted().modes[0].find_mode(name):
         raise untrusted_error(f"Mode {name!r}", root / PROJECT_FILE, root)
     slugs = [mode.slug for mode in modes.list_modes()]
     hint = did_you_mean(name, slugs)
@@ -124,7 +126,7 @@ def check_definitions_trusted(missing: Sequence[str], configuration: Configurati
     """
     if not missing:
         return
-    there = definitions_to_store(configuration.as_if_trusted())
+    there = definitions_to_store(configuration.load_as_if_trusted())
     if gone := [name for name in missing if name in there]:
         raise UntrustedError(
             f"The run began with {', '.join(gone)}, which counts only if the folder "
@@ -140,7 +142,7 @@ def untrusted_error(what: str, file: Path, root: Path) -> UntrustedError:
     )
 
 
-def _find_ignored_key(configuration: Configuration) -> tuple[str, Path] | None:
+def _find_ignored_api_key(configuration: Configuration) -> tuple[str, Path] | None:
     """The first API key in an ignored `.env`; every provider's variable ends in `_API_KEY`."""
     nothing_set = replace(configuration.sources, env={})
     own = load_configuration(replace(nothing_set, trusted=False)).environment.values
@@ -149,7 +151,7 @@ def _find_ignored_key(configuration: Configuration) -> tuple[str, Path] | None:
     return (f"The key {names[0]}", theirs.files[0]) if names else None
 
 
-def _find_ignored_alias(root: Path, model: str | None) -> tuple[str, Path] | None:
+def _find_ignored_model_alias(root: Path, model: str | None) -> tuple[str, Path] | None:
     for file in (root / folder / "settings.json" for folder in FOLDERS):
         section = (read_json_object(file) or {}).get("model")
         aliases = cast(dict[str, Any], section).get("aliases") if isinstance(section, dict) else None
@@ -224,7 +226,7 @@ class RunConfig:
         return made(self.env, rules=self.settings.security.environment)
 
 
-def options_with_input(options: Options, input: WorkflowInput) -> Options:
+def merge_input_into_options(options: Options, input: WorkflowInput) -> Options:
     """Fill the fields every input has from flags; the input wins."""
     limits = {**options.limits, **input.limits.model_dump(exclude_unset=True)}
     workspace, model = (
@@ -253,7 +255,7 @@ def _is_current_folder(workspace: Path | None) -> bool:
 
 def prepare_run(options: Options, needs_model: bool) -> RunConfig:
     """Load all a run needs. Raises what stops it before it starts: configuration, credentials, a missing workspace."""
-    root = _resolve_root(options)
+    root = _resolve_workspace_root(options)
     left = [*quarantine_leftovers(options.home, root)]  # first: below, files of the workspace are obeyed
     configuration = load_run_configuration(options, root)
     env, trusted = configuration.environment.values, configuration.is_workspace_trusted
@@ -324,7 +326,7 @@ def _load_redactor(configuration: Configuration, home: Path) -> Redactor:
     return configuration.compute_once(("redactor", home), lambda: make_redactor(settings, env, home))
 
 
-def _resolve_root(options: Options) -> Path:
+def _resolve_workspace_root(options: Options) -> Path:
     try:
         root = Path(options.workspace or Path.cwd()).expanduser().resolve()
     except (OSError, RuntimeError, ValueError) as error:  # no such home, a symlink loop, a null byte
@@ -347,7 +349,7 @@ def check_agent_trusted(input: WorkflowInput, prepared: RunConfig) -> None:
     """Raises `UntrustedError` for a named agent that only the untrusted project has."""
     name, root = getattr(input, "agent", None), prepared.workspace.root
     if not prepared.trusted and isinstance(name, str) and name not in prepared.agents:
-        theirs = load_run_configuration(prepared.options, root).as_if_trusted().agents[0].get(name)
+        theirs = load_run_configuration(prepared.options, root).load_as_if_trusted().agents[0].get(name)
         if theirs is not None:
             raise untrusted_error(f"Agent {name!r}", Path(theirs.source), root)
 

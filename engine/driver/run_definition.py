@@ -19,7 +19,7 @@ from interlock.engine.read import RunRow
 from interlock.engine.store import Store, explain_store_errors
 from interlock.engine.store.leases import read_lease
 from interlock.engine.store.runs import RunDefinition, is_sealed, read_definition, read_run_options
-from interlock.engine.store.workspaces import move_task_to_folder
+from interlock.engine.store.workspaces import change_task_folder_in_store
 from interlock.engine.user_code import FORBIDDEN, CodeForbiddenError
 from interlock.engine.workflows import (
     MisdeclaredError,
@@ -78,7 +78,7 @@ def load_drivable_run(row: RunRow, options: Options) -> tuple[RunRow, RunDefinit
         return row, defined, []
     if brings := [
         what
-        for what, folder in _list_programs_and_files(row, defined.options, options)
+        for what, folder in _list_programs_and_files_to_trust(row, defined.options, options)
         if not options.trusts(folder)
     ]:
         raise UntrustedError(
@@ -88,7 +88,7 @@ def load_drivable_run(row: RunRow, options: Options) -> tuple[RunRow, RunDefinit
     whose: Mapping[str, str] = defined.options.get("submitted") or {}
     told = [f"started by {whose['user']!r}"] if "user" in whose else []
     told += [f"last driven on {lease.owner.host!r}"] if lease else []
-    told += [what for what, _ in _list_programs_and_files(row, defined.options, options)]
+    told += [what for what, _ in _list_programs_and_files_to_trust(row, defined.options, options)]
     if (mode := defined.options.get("approval_mode") or "default") != "default":
         told.append(f"approval mode {mode!r}")
     return (
@@ -112,7 +112,7 @@ def check_defined_on_this_host(row: RunRow, defined: RunDefinition, options: Opt
 ELSEWHERE = "Run {run!r} wasn't begun on this host, or was changed elsewhere since"
 
 
-def _list_programs_and_files(
+def _list_programs_and_files_to_trust(
     row: RunRow, stored_options: Mapping[str, Any], options: Options
 ) -> Iterator[tuple[str, Path]]:
     """Yield what a run's definition names of programs and files, each with the folder that has to be trusted."""
@@ -152,7 +152,7 @@ def check_run_code_trusted(row: RunRow, options: Options) -> None:
     """
     if options.submitted is None:
         return
-    kept = read_recorded_source(options.home, row.run)
+    kept = read_recorded_workflow_source(options.home, row.run)
     graph = parse_graph_path(row.workflow)
     for file in ([Path(kept["file"])] if "file" in kept else []) + ([graph.file] if graph else []):
         if not options.trusts(file.parent):
@@ -162,7 +162,7 @@ def check_run_code_trusted(row: RunRow, options: Options) -> None:
             )
 
 
-def read_recorded_source(home: Path, run: str) -> Mapping[str, str]:
+def read_recorded_workflow_source(home: Path, run: str) -> Mapping[str, str]:
     """What a run recorded of where its workflow comes from; empty: it is one of ours."""
     return read_run_options(home, run).get("source") or {}
 
@@ -172,7 +172,7 @@ def move_run_if_folder_gone(store: Store, row: RunRow, prepared: RunConfig) -> N
     folder = str(prepared.workspace.root)
     if Path(row.workspace).is_dir() or folder == row.workspace or prepared.options.repository:
         return
-    move_task_to_folder(store.home, row.run, folder)
+    change_task_folder_in_store(store.home, row.run, folder)
     prepared.warnings.append(f"Run {row.run!r} now works in {folder!r}: {row.workspace!r} no longer exists.")
 
 
@@ -405,7 +405,7 @@ def prepare_repository_options(options: Options) -> Options:
     return replace(options, workspace=empty, skip_trust=False)
 
 
-def repository_placeholder(options: Options) -> str:
+def repository_workspace_placeholder(options: Options) -> str:
     """What stands for the folder of such a run, until a worker has one."""
     found = options.repository
     return str(Repository(found["url"], found["ref"])) if found and "at" not in found else ""

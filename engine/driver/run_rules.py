@@ -20,9 +20,9 @@ from interlock.services.files.ignore import find_shared_git_directory
 from interlock.services.files.protected import (
     SETTINGS_FOLDERS,
     ProtectedPaths,
-    git_configuration_paths,
-    paths_in_git_config,
+    iterate_git_hook_and_include_paths,
     program_search_folders,
+    system_and_user_git_config_paths,
 )
 from interlock.services.files.stamps import real_path
 from interlock.services.hooks.hook_settings import Hook, build_matcher
@@ -121,7 +121,7 @@ def resolve_run_rules(
         return _rules_of_submitted_run(options.rights, texts, settings)
     then = _rights_with_confirmed_flags(options.rights, current_rights, options)
     before = parse_rule_files([RuleText(*file) for file in then["files"]])[0]
-    changed = _changed_names(then, current_rights)
+    changed = _list_changed_rights(then, current_rights)
     before += [
         rule for name in changed if (rule := _rule_for_changed_definition(name, then["defined"].get(name)))
     ]
@@ -172,7 +172,9 @@ def _rules_and_settings(texts: Iterable[RuleText], settings: Settings) -> dict[s
     filtering = settings.context.file_filtering
     kept["context.fileFiltering"] = filtering.model_dump(mode="json", by_alias=True, exclude_defaults=True)
     servers = settings.mcp_servers.items()
-    kept[_SERVER_TRUST] = sorted(mark for name, server in servers for mark in _trust_marks(name, server))
+    kept[_SERVER_TRUST] = sorted(
+        mark for name, server in servers for mark in _server_trust_keys(name, server)
+    )
     return {"files": [list(text) for text in texts], "settings": kept}
 
 
@@ -198,7 +200,7 @@ def _rights_with_confirmed_flags(
     }
 
 
-def _changed_names(rights_at_start: Mapping[str, Any], current_rights: Mapping[str, Any]) -> list[str]:
+def _list_changed_rights(rights_at_start: Mapping[str, Any], current_rights: Mapping[str, Any]) -> list[str]:
     files = {
         f[0]
         for f in (*rights_at_start["files"], *current_rights["files"])
@@ -227,7 +229,7 @@ def _settings_at_start(settings: Settings, rights_at_start: Mapping[str, Any]) -
     return Settings.model_validate(whole)
 
 
-def _trust_marks(name: str, server: McpServer) -> Iterator[str]:
+def _server_trust_keys(name: str, server: McpServer) -> Iterator[str]:
     """What needs no approval: all of the server's tools, or these."""
     mark = _server_name_and_fingerprint(name, server)
     yield from ([mark] if server.trust else [])
@@ -274,7 +276,9 @@ def find_protected_paths(
         "nodes of your own": settings.processor_files(places.root, home),
         "instructions for the model": (path for file in memory for path in file.sources),
         "the system prompt": filter(None, [configured_system_prompt_file(env, places.root, home)]),
-        "what git runs and believes": (path for root in roots for path in _git_program_paths(root, env)),
+        "what git runs and believes": (
+            path for root in roots for path in _paths_named_in_git_config(root, env)
+        ),
     }
     # These also where they are the workspace.
     own = {
@@ -282,10 +286,12 @@ def find_protected_paths(
         "where runs are kept": (options.home,),
     }
     whole = {places.root, Path("/"), real_path(home)}
-    found = {path: what for path, what in _real_paths(lists) if path not in whole} | dict(_real_paths(own))
+    found = {path: what for path, what in _real_paths_with_labels(lists) if path not in whole} | dict(
+        _real_paths_with_labels(own)
+    )
     made = ProtectedPaths(memory=names, places=found, home=real_path(home))
     for root in map(real_path, roots):  # a workspace in a project's settings
-        if inside := made.protection_by_name(root.relative_to(find_git_root(root) or "/")):
+        if inside := made.find_protection_by_name(root.relative_to(find_git_root(root) or "/")):
             found[root] = inside.what
     return made
 
@@ -300,12 +306,12 @@ def _scripts_of_check_command(command: str, root: Path) -> Iterator[Path]:
 
     def is_tested(path: Path) -> bool:
         inside = str(path.relative_to(root)) if path.is_relative_to(root) else ""
-        return bool(inside) and (inside in table.runner_operands or table.is_test(inside))
+        return bool(inside) and (inside in table.runner_operands or table.is_test_or_settings(inside))
 
     yield from find_scripts(command, root, is_tested)
 
 
-def _real_paths(lists: Mapping[str, Iterable[Path]]) -> Iterator[tuple[Path, str]]:
+def _real_paths_with_labels(lists: Mapping[str, Iterable[Path]]) -> Iterator[tuple[Path, str]]:
     """Yield where each path leads, and the path itself, if it is a link."""
     real = cache(real_path)  # many are in the same folders
     for what, paths in lists.items():
@@ -314,11 +320,11 @@ def _real_paths(lists: Mapping[str, Iterable[Path]]) -> Iterator[tuple[Path, str
             yield real(path.parent) / path.name, what
 
 
-def _git_program_paths(root: Path, env: Mapping[str, str]) -> Iterator[Path]:
+def _paths_named_in_git_config(root: Path, env: Mapping[str, str]) -> Iterator[Path]:
     """Yield the hooks and settings in a work tree that its repository's configuration, or the user's, names."""
     if (tree := find_git_root(root)) is not None:
-        for config in (find_shared_git_directory(tree) / "config", *git_configuration_paths(env)):
-            yield from (path for path, _ in paths_in_git_config(config, tree))
+        for config in (find_shared_git_directory(tree) / "config", *system_and_user_git_config_paths(env)):
+            yield from (path for path, _ in iterate_git_hook_and_include_paths(config, tree))
 
 
 def _configured_commands(settings: Settings, hooks: Iterable[Hook], rules: Iterable[Rule]) -> Iterator[str]:

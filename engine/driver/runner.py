@@ -8,8 +8,8 @@ from typing import Any
 
 from langgraph.types import StateSnapshot
 
-from interlock.engine.driver.compose import DriveServices, add_discovered_tools
-from interlock.engine.driver.decisions import is_cancelling_run, record_decisions
+from interlock.engine.driver.compose import DriveServices, discover_and_add_tools
+from interlock.engine.driver.decisions import is_run_cancelled_by_decisions, record_decisions
 from interlock.engine.driver.drive import (
     Drive,
     DriveInput,
@@ -22,19 +22,19 @@ from interlock.engine.driver.drive import (
 )
 from interlock.engine.driver.event_bus import EventBus
 from interlock.engine.driver.lease import Lease, acquire_stoppable_lease
-from interlock.engine.driver.notifications import WaitingNotification, announce_outcome
+from interlock.engine.driver.notifications import WaitingNotification, announce_outcome_and_close_bus
 from interlock.engine.driver.outcome import (
+    busy_outcome_or_raise,
     cancelled_outcome,
     close_interrupted_prompt,
     conclude_drive,
-    outcome_of_busy_run,
     read_answered_interrupts,
     unrecorded_outcome,
 )
 from interlock.engine.driver.run_config import (
     RunConfig,
     check_agent_trusted,
-    options_with_input,
+    merge_input_into_options,
     prepare_run,
     redact_prompt_and_warn,
 )
@@ -48,15 +48,15 @@ from interlock.engine.driver.run_definition import (
     move_run_if_folder_gone,
     options_to_store,
     prepare_repository_options,
-    repository_placeholder,
+    repository_workspace_placeholder,
 )
 from interlock.engine.driver.stop import Stop, await_unless_stopped
 from interlock.engine.optional_rooms import NO_EXPORTER, find_telemetry_exporter
 from interlock.engine.options import Decision, Options, Outcome, Renderer
 from interlock.engine.read import ENDED, RunRow, find_run, list_waiting_requests
 from interlock.engine.store import Store
-from interlock.engine.store.approvals import cancel_run
-from interlock.engine.store.diagnosis import explain_errors_by_damaged_rows
+from interlock.engine.store.approvals import cancel_run_and_tasks
+from interlock.engine.store.diagnosis import explain_store_errors_and_damage
 from interlock.engine.store.runs import (
     NewRun,
     RunDefinition,
@@ -127,7 +127,7 @@ async def begin_run(
     renderers: Sequence[Renderer],
     run_id: str | None,
     stop: Stop,
-    follow: bool = True,
+    drive_successors: bool = True,
 ) -> Outcome:
     options = prepare_repository_options(options)
     if isinstance(workflow, str):
@@ -136,9 +136,9 @@ async def begin_run(
         chosen, source = workflow, None
         register_pipeline(workflow)
     inputs = chosen.validate_input(input)
-    chosen.check_guard(options.guard)
+    chosen.check_guard_flag_supported(options.guard)
     needs_model = chosen.needs_model and not options.repository  # there the worker's key is used
-    prepared = prepare_run(options_with_input(replace(options, source=source), inputs), needs_model)
+    prepared = prepare_run(merge_input_into_options(replace(options, source=source), inputs), needs_model)
     prepared.warnings.extend(chosen.warnings_at_start(inputs, prepared.env))
     chosen.validate_context(options.context)
     check_agent_trusted(inputs, prepared)
@@ -149,7 +149,7 @@ async def begin_run(
         "context_prompts": hash_prompts("context"),
     }
     name = new_run_id() if run_id is None else check_run_id(run_id)
-    root = repository_placeholder(options) or str(prepared.workspace.root)
+    root = repository_workspace_placeholder(options) or str(prepared.workspace.root)
 
     if options.schedule:
         from interlock.engine.driver.submission import store_schedule
@@ -173,7 +173,7 @@ async def begin_run(
     outcome = await _drive_subtasks_and_parents(
         await _drive_in_folder(door, chosen, prepared, name, start), door
     )
-    return await _drive_successor_runs(outcome, door) if follow else outcome
+    return await _drive_successor_runs(outcome, door) if drive_successors else outcome
 
 
 async def resume_run(
@@ -185,7 +185,7 @@ async def resume_run(
     stop: Stop,
     substitutes: ReplaySubstitutes | None = None,
     replace_unfinished: bool = False,
-    follow: bool = True,
+    drive_successors: bool = True,
 ) -> Outcome:
     """Persist the decisions, then resume: with what they allow, after a crash, or with a further prompt.
 
@@ -196,7 +196,7 @@ async def resume_run(
     row = find_run(store.home, run, options.workspace)
     if (below := find_innermost_waiting_subtask(store.home, row.run)) != row.run:
         row = find_run(store.home, below)
-    if is_cancelling_run(store, row.run, decisions):
+    if is_run_cancelled_by_decisions(store, row.run, decisions):
         record_decisions(store, row.run, decisions, door=options.door)
         return cancelled_outcome(find_run(store.home, row.run))
     was_cut = row.status == "cancelled" and row.error is not None
@@ -212,7 +212,7 @@ async def resume_run(
     outcome = await _drive_subtasks_and_parents(
         await _drive_resumed_run(row, door, decisions, now, replace_unfinished or was_cut, later), door
     )
-    if follow and substitutes is None:
+    if drive_successors and substitutes is None:
         outcome = await _drive_successor_runs(outcome, door)
     if later and outcome.status in ENDED_WELL and not stop.why:
         return await resume_run(outcome.run, [], later, options, renderers, stop, substitutes)
@@ -346,7 +346,7 @@ async def _drive_resumed_run(
     try:
         return await _drive_in_folder(setup, chosen, prepared, row.run, following)
     except BusyError as error:
-        return outcome_of_busy_run(row, decisions, error)
+        return busy_outcome_or_raise(row, decisions, error)
 
 
 def _store_approval_mode(drive: Drive, asked: Mapping[str, str]) -> None:
@@ -373,7 +373,7 @@ async def _drive_in_folder(
         if not stack.enter_context(use_working_folder(root)) and prepared.options.source and root.is_dir():
             prepared.warnings.append(_OUTSIDE.format(run=run, folder=str(root), here=str(Path.cwd())))
         pipeline = rewire.workflow(add_user_processors(pipeline, prepared))
-        prepared = await await_unless_stopped(add_discovered_tools(prepared, store.home), run, setup.stop)
+        prepared = await await_unless_stopped(discover_and_add_tools(prepared, store.home), run, setup.stop)
         telemetry = prepared.settings.telemetry
         if telemetry.enabled and setup.substitutes is None:
             if exporter := find_telemetry_exporter():
@@ -397,7 +397,7 @@ async def _drive_under_lease(
     before = [request.id for request in list_waiting_requests(store.home, run)] if is_told else ()
 
     async def driven(lease: Lease, first: DriveInput) -> tuple[Outcome, set[str]]:
-        with explain_errors_by_damaged_rows(store.path):
+        with explain_store_errors_and_damage(store.path):
             async with open_drive(store, lease, pipeline, prepared, bus, stop, rewire.services) as drive:
                 if placed := prepared.options.placed:
                     with drive.conn.transaction(synced=True) as conn:
@@ -414,13 +414,13 @@ async def _drive_under_lease(
             lease = await acquire_stoppable_lease(store, run, prepared.options.stale_after_s, stop)
         except BusyError:  # whoever decided drives it
             break
-        outcome, awaited = await driven(lease, _read_answers_input)
+        outcome, awaited = await driven(lease, _read_resume_input)
     if lease.stop_request == "cancel" and outcome.status in ("waiting", *STOPPED):
         with store.write_transaction() as conn:
-            cancel_run(conn, run)
+            cancel_run_and_tasks(conn, run)
         outcome = cancelled_outcome(find_run(store.home, run), outcome)
     notice = WaitingNotification.for_new_requests(outcome, prepared, store.home, before) if is_told else None
-    return await announce_outcome(outcome, bus, notice)
+    return await announce_outcome_and_close_bus(outcome, bus, notice)
 
 
 async def _advance_to_outcome(drive: Drive, make_input: DriveInput) -> Outcome:
@@ -441,7 +441,7 @@ async def _advance_to_outcome(drive: Drive, make_input: DriveInput) -> Outcome:
     try:
         if snapshot is None:
             snapshot, _ = await drive.read_snapshot_and_answers()
-        with explain_errors_by_damaged_rows(drive.store.path):
+        with explain_store_errors_and_damage(drive.store.path):
             try:
                 return conclude_drive(drive, snapshot, error)
             except RunError as misfit:  # the last state doesn't fit the workflow's declared output
@@ -452,6 +452,6 @@ async def _advance_to_outcome(drive: Drive, make_input: DriveInput) -> Outcome:
         return unrecorded_outcome(drive, error if isinstance(error, StoreError) else broken)
 
 
-async def _read_answers_input(drive: Drive) -> Any:
+async def _read_resume_input(drive: Drive) -> Any:
     _, answers = await drive.read_snapshot_and_answers()
     return answers

@@ -73,7 +73,7 @@ class _SignalHandler:
         self.users = 0
         self.blocking = ""
         """The run whose code may heed no stop; empty: none."""
-        self.record_end_reason: Callable[[StopAsked], None] = lambda why: None  # noqa: ARG005
+        self.record_forced_exit_reason: Callable[[StopAsked], None] = lambda why: None  # noqa: ARG005
         """Notes in its row why the process ends."""
         self._has_announced = False
         self._timers: list[threading.Timer] = []
@@ -92,7 +92,7 @@ class _SignalHandler:
     def remove_request(self, request: Callable[[], None]) -> None:
         del self._requests[request]
 
-    def exit_after(self, seconds: float, code: int) -> threading.Timer:
+    def exit_if_stuck_after(self, seconds: float, code: int) -> threading.Timer:
         """End the process then if it is stuck: Python can't end a thread. Its run was killed, and can be resumed."""
         timer = threading.Timer(seconds, self._exit_if_stuck, (self.blocking, code))
         timer.daemon = True
@@ -108,7 +108,7 @@ class _SignalHandler:
         effects = running_effect_keys(run) if code == _CANCELLED else []
         if effects or (self._are_loops_responsive() and not self._has_held_stop()):
             self._announce_effects(effects)
-            self.exit_after(GRACE_S, code)
+            self.exit_if_stuck_after(GRACE_S, code)
             return
         _restore_terminal(self._terminal)
         where = ", ".join(user_code_positions()) or "its code"
@@ -119,7 +119,7 @@ class _SignalHandler:
         )
         os.write(2, f"{line}Go on with: interlock resume {run}\n".encode())
         try:
-            self.record_end_reason("timeout" if code == _TIMED_OUT else "stop")
+            self.record_forced_exit_reason("timeout" if code == _TIMED_OUT else "stop")
         finally:
             os._exit(code)
 
@@ -149,7 +149,7 @@ class _SignalHandler:
         if self._first_at is None:
             self._first_at = now
             if self.blocking:
-                self.exit_after(GRACE_S, _CANCELLED)
+                self.exit_if_stuck_after(GRACE_S, _CANCELLED)
             for request, loop in self._requests.items():
                 loop.call_soon_threadsafe(request)
         elif now - self._first_at > _SAME_PRESS_S:
@@ -171,25 +171,25 @@ def _is_loop_responsive(loop: asyncio.AbstractEventLoop) -> bool:
 
 
 def allow_exit_while_blocked(
-    run: str, timeout_s: float | None, record_end_reason: Callable[[StopAsked], None]
+    run: str, timeout_s: float | None, record_forced_exit_reason: Callable[[StopAsked], None]
 ) -> threading.Timer | None:
     """Let a signal, or the time-out, end the process if the run's code heeds neither."""
     if (handler := _installed_handler()) is None:
         return None
-    handler.blocking, handler.record_end_reason = run, record_end_reason
-    return exit_later_if_overdue(timeout_s) if timeout_s else None
+    handler.blocking, handler.record_forced_exit_reason = run, record_forced_exit_reason
+    return schedule_exit_if_overdue(timeout_s) if timeout_s else None
 
 
-def exit_later_if_blocked(run: str) -> None:
+def schedule_exit_if_blocked(run: str) -> None:
     """End the process if code of this run, which was asked to stop, still blocks a while from now. From any thread."""
     if (handler := _installed_handler()) and handler.blocking == run:
-        handler.exit_after(GRACE_S, _CANCELLED)
+        handler.exit_if_stuck_after(GRACE_S, _CANCELLED)
 
 
-def exit_later_if_overdue(seconds: float) -> threading.Timer | None:
+def schedule_exit_if_overdue(seconds: float) -> threading.Timer | None:
     """End the process if the code of its run still blocks a while after these seconds."""
     handler = _installed_handler()
-    return handler.exit_after(seconds + GRACE_S, _TIMED_OUT) if handler else None
+    return handler.exit_if_stuck_after(seconds + GRACE_S, _TIMED_OUT) if handler else None
 
 
 def _installed_handler() -> _SignalHandler | None:

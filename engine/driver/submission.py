@@ -16,7 +16,7 @@ from interlock.engine.driver.stop import Stop
 from interlock.engine.options import Decision, Options, Outcome, Renderer
 from interlock.engine.read import RunRow
 from interlock.engine.store import Store, queue
-from interlock.engine.store.diagnosis import explain_errors_by_damaged_rows
+from interlock.engine.store.diagnosis import explain_store_errors_and_damage
 from interlock.engine.store.queue import Schedule, require_queue
 from interlock.engine.store.runs import read_options, set_run_option
 from interlock.graphs.pipeline import Pipeline
@@ -45,7 +45,7 @@ def store_schedule(
         options={**stored_options, **{name: getattr(options, name) for name in STATE_OPTIONS}},
         input=input,
     )
-    with explain_errors_by_damaged_rows(store.path), closing(store.connect()) as conn, conn.transaction():
+    with explain_store_errors_and_damage(store.path), closing(store.connect()) as conn, conn.transaction():
         first = queue.add_schedule(require_queue(conn), made)
     return Outcome(made.name, workflow, "scheduled", 0, output={"next": first.timestamp()})
 
@@ -62,7 +62,7 @@ async def store_queued_run(
     """Store a new run, and the job that lets a worker of its queue drive it, in one transaction."""
     bus = EventBus(renderers, redact=prepared.redact)
     try:
-        with explain_errors_by_damaged_rows(store.path):
+        with explain_store_errors_and_damage(store.path):
             async with open_drive(store, lease, pipeline, prepared, bus, stop) as drive:
                 with drive.conn.transaction(synced=True) as conn:
                     await make_input(drive)
@@ -80,7 +80,11 @@ def hand_over_to_workers(
     Of its own queue, unless it has none or is to move.
     """
     if options.limits or options.queue or not decisions:
-        with explain_errors_by_damaged_rows(store.path), closing(store.connect()) as conn, conn.transaction():
+        with (
+            explain_store_errors_and_damage(store.path),
+            closing(store.connect()) as conn,
+            conn.transaction(),
+        ):
             if options.limits:
                 before: dict[str, Any] = read_options(conn, row.run).get("limits") or {}
                 set_run_option(conn, row.run, "limits", {**before, **options.limits})
@@ -88,7 +92,7 @@ def hand_over_to_workers(
                 set_run_option(conn, row.run, "submitted", options.submitted or {})
                 queue.assign_family_to_queue(conn, row.run, options.queue)
             if not decisions:
-                queue.hand_to_workers(conn, row.run)
+                queue.enqueue_run_if_worker_driven(conn, row.run)
     record_decisions(store, row.run, decisions, door=options.door)  # with the job
     return _queued_outcome(row.run, row.workflow)
 

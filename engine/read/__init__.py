@@ -177,7 +177,7 @@ def list_waiting_requests(
     """
     run = run and find_innermost_waiting_subtask(home, run)
     found = [
-        Request(name, of, asked_at, _to_pending(name, number or 0, json.loads(request)))
+        Request(name, of, asked_at, _to_pending_request(name, number or 0, json.loads(request)))
         for name, of, asked_at, request, number in queries.list_waiting_requests(home, run, limit, offset)
     ]
     first = {r.run: r.asked_at for r in sorted(found, key=lambda r: -r.asked_at)}
@@ -205,7 +205,7 @@ def _describe_past_request(row: Row) -> str:
     return f"{what} was {done} at {at}" + (f" by {row['answered_by']}" if row["answered_by"] else "")
 
 
-def explain_no_waiting_request(home: Path, run: str) -> str:
+def explain_why_no_request_waits(home: Path, run: str) -> str:
     """Why no request of a run waits, and what to do."""
     row = find_run(home, find_innermost_waiting_subtask(home, run))
     if row.status in ENDED:
@@ -217,7 +217,7 @@ def explain_no_waiting_request(home: Path, run: str) -> str:
     return f"Run {run!r} was interrupted, and no request of it waits. Resume it with: interlock resume {run}"
 
 
-def _to_pending(name: str, number: int, request: dict[str, Any]) -> Pending:
+def _to_pending_request(name: str, number: int, request: dict[str, Any]) -> Pending:
     call = request["call"]
     return {
         "id": name,
@@ -395,13 +395,13 @@ def _to_step(row: Row, has_checkpoint: bool, effects: Mapping[str, Sequence[str]
     return Step(number, depth, *node, *times, keys, row["route"], has_checkpoint, reason, of_task)
 
 
-def root_node_path(steps: list[Step]) -> list[tuple[str, int]]:
+def count_consecutive_root_nodes(steps: list[Step]) -> list[tuple[str, int]]:
     """Nodes of the root graph in execution order, with consecutive repetitions counted."""
     nodes = groupby(step.node for step in steps if step.depth == 0)
     return [(node, len(list(times))) for node, times in nodes]
 
 
-def usage_by_model(home: Path, run: str) -> dict[str, dict[str, Any]]:
+def read_usage_by_model(home: Path, run: str) -> dict[str, dict[str, Any]]:
     """Model → requests, tokens and cost."""
     return {
         row["model"]: {k: row[k] for k in row.keys()[1:]} for row in queries.sum_usage_by_model(home, run)

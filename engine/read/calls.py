@@ -118,13 +118,13 @@ def list_calls(home: Path, run: str) -> list[Call]:
         place = (row["message"], row["idx"])
         if row["state"] == "scheduled" and row["attempt"] < last[place]:
             continue  # its arguments were changed again before anything ran
-        found = [_add_changed_arguments(home, d, row, arguments) for d in decided.get(place, ())]
+        found = [_add_arguments_before_and_after(home, d, row, arguments) for d in decided.get(place, ())]
         found = [d for d in found if d["attempt"] <= row["attempt"]]
         made.append(_to_call(home, row, found, row["state"] == "intent" and row["epoch"] == drive))
     return made
 
 
-def decisions_on_call(home: Path, run: str, message: str, index: int) -> list[dict[str, Any]]:
+def list_decisions_on_call(home: Path, run: str, message: str, index: int) -> list[dict[str, Any]]:
     """Decisions on a call, oldest first, by the record that made it and its index there."""
     return _decisions_by_call(home, run).get((message, index), [])
 
@@ -140,13 +140,13 @@ def find_call(calls: list[Call], number_or_id: str, run: str) -> Call:
     )
 
 
-def results_by_call_id(home: Path, run: str) -> dict[str, dict[str, Any]]:
+def read_results_by_call_id(home: Path, run: str) -> dict[str, dict[str, Any]]:
     """Call id → the complete result of each finished call: `status`, `content`, `error`, `meta`."""
     done = [row for row in queries.list_calls(home, run) if row["state"] == "done"]
-    return {_original_call(home, row).get("id", ""): _merge_result(home, row) for row in done}
+    return {_original_call(home, row).get("id", ""): _merge_result_with_answer(home, row) for row in done}
 
 
-def _merge_result(home: Path, row: Row) -> dict[str, Any]:
+def _merge_result_with_answer(home: Path, row: Row) -> dict[str, Any]:
     """Merge the journal's result with the conversation's answer, which holds the text once it is recorded there."""
     return {
         **_load_json(home, row["result"], row["result_file"]),
@@ -155,7 +155,7 @@ def _merge_result(home: Path, row: Row) -> dict[str, Any]:
 
 
 def _to_call(home: Path, row: Row, decided: list[dict[str, Any]], under_way: bool) -> Call:
-    result = _merge_result(home, row)
+    result = _merge_result_with_answer(home, row)
     meta: dict[str, Any] = result.get("meta") or {}
     error: dict[str, Any] = result.get("error") or {}
     summary = str(error.get("message") or meta.get("summary") or result.get("content", ""))
@@ -215,7 +215,7 @@ def _people_by_session_rule(home: Path, run: str) -> Iterator[tuple[str, str]]:
         yield json.dumps(rule, sort_keys=True), row["answered_by"] or ""
 
 
-def _add_changed_arguments(
+def _add_arguments_before_and_after(
     home: Path, decision: dict[str, Any], row: Row, arguments: dict[tuple[str, int, int], dict[str, Any]]
 ) -> dict[str, Any]:
     if not decision.get("becomes"):
@@ -276,13 +276,13 @@ def _result_meta_by_agent(home: Path, run: str) -> dict[str, dict[str, Any]]:
     return {meta["agent"]: meta for meta in metas if "agent" in meta}
 
 
-def _to_agent(path: str, used: Row | None, meta: dict[str, Any] | None, waits: bool) -> Agent:
+def _to_agent(path: str, usage: Row | None, meta: dict[str, Any] | None, is_waiting: bool) -> Agent:
     return Agent(
         path,
         path.count("/"),
-        "done" if meta else "waiting" if waits else "open",
-        used["turns"] if used else 0,
-        used["tokens"] if used else 0,
+        "done" if meta else "waiting" if is_waiting else "open",
+        usage["turns"] if usage else 0,
+        usage["tokens"] if usage else 0,
         meta["reason"] if meta else "",
         meta["duration_ms"] / 1000 if meta else None,
     )

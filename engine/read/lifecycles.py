@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from interlock.engine.read.calls import Call, decisions_on_call, find_call, list_calls
+from interlock.engine.read.calls import Call, find_call, list_calls, list_decisions_on_call
 from interlock.engine.store import queries
 from interlock.engine.store.checkpoints import list_root_checkpoints
 from interlock.state.charts import ApprovalModeChart, Chart, ToolCallChart, approval_mode_state, next_state
@@ -71,7 +71,9 @@ def read_call_lifecycle(home: Path, run: str, call_or_request: str) -> Lifecycle
         key = f"{message}.{index}."
         begun = any(call.key.startswith(key) and call.state != "scheduled" for call in made)
         if call_or_request in (row["id"], str(row["number"])) and not begun:
-            return _call_lifecycle(None, decisions_on_call(home, run, message, index), waits_for_person=True)
+            return _call_lifecycle(
+                None, list_decisions_on_call(home, run, message, index), waits_for_person=True
+            )
     call = find_call(made, call_or_request, run)
     message, index, _ = call.key.rsplit(".", 2)
     return _call_lifecycle(call, call.decided, waits_for_person=(message, int(index)) in waits)
@@ -117,11 +119,11 @@ class _CallWalk(_ChartWalk):
         elif by == "policy" and self.permit.get("by") != "person":
             self.permit = decision
 
-    def _apply_person_decision(self, decision: Decision, word: str) -> None:
+    def _apply_person_decision(self, decision: Decision, choice: str) -> None:
         self.follow_event("ask" if self.at == "validating" else "ask_again", self.asker)
         self.permit = decision
-        if word in ("reject", "cancel", "modify"):
-            self.follow_event({"reject": "fail"}.get(word, word), decision)
+        if choice in ("reject", "cancel", "modify"):
+            self.follow_event({"reject": "fail"}.get(choice, choice), decision)
 
     def apply_result(self, call: Call) -> None:
         """From the last decision to the result. What failed before it was permitted never ran."""

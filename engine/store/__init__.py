@@ -71,7 +71,7 @@ def select_rows(home: Path, sql: str, *values: object) -> list[Any]:
         return conn.execute(sql, values).fetchall() if conn else []
 
 
-def keys_subquery_sql(parameter: int = 1) -> str:
+def json_keys_subquery_sql(parameter: int = 1) -> str:
     """Return what `listed_as_keys` lists, for `in`: SQLite takes 32,766 parameters, PostgreSQL 65,535.
 
     `parameter`: the parameter's number.
@@ -79,7 +79,7 @@ def keys_subquery_sql(parameter: int = 1) -> str:
     return f"(select key from json_each(${parameter}))"
 
 
-def encode_keys_parameter(values: Iterable[str]) -> str:
+def encode_json_keys_parameter(values: Iterable[str]) -> str:
     """Return one parameter that lists any number of texts; both databases read the keys of a JSON object alike."""
     return json.dumps(dict.fromkeys(map(replace_surrogates, values)))
 
@@ -159,7 +159,7 @@ def is_server_address(url: str) -> bool:
     return bool(is_address and known)
 
 
-def state_directory_for_store(home: Path, url: str) -> Path:
+def prepare_state_directory_for_store(home: Path, url: str) -> Path:
     """The state directory for the store with this address; empty: `home`, with SQLite. Raises `ConfigError`.
 
     Each server's is a folder of its own below `home`, so that no file of another store is taken for one of its own.
@@ -206,4 +206,4 @@ def resolve_state_directory(env: Mapping[str, str] = os.environ) -> Path:
     else:
         base = env.get("XDG_STATE_HOME") or str(Path(env.get("HOME") or Path.home()) / ".local" / "state")
         found = Path(base).expanduser().absolute() / "interlock"
-    return state_directory_for_store(found, env.get("INTERLOCK_STORE", ""))
+    return prepare_state_directory_for_store(found, env.get("INTERLOCK_STORE", ""))

@@ -44,7 +44,7 @@ def list_api_rows(home: Path, kind: Kind, *, thread: str = "") -> list[ApiRow]:
     return [_to_api_row(row) for row in select_rows(_api_rows_directory(home), sql, kind, *values)]
 
 
-def are_api_rows_in_own_file(home: Path) -> bool:
+def has_separate_api_rows_file(home: Path) -> bool:
     """Whether the rows are in a file of their own, so that no query of runs sees them."""
     return _api_rows_directory(home) != home
 
@@ -78,7 +78,7 @@ def remove_api_row(home: Path, kind: Kind, id: str) -> bool:
         return bool(conn.delete("served", {"kind": kind, "id": id}).rowcount)
 
 
-def delete_api_rows_of_run(home: Path, run: str) -> None:
+def delete_separate_api_rows_of_run(home: Path, run: str) -> None:
     """Remove what is about a run; where the runs are, too, they go with its other rows."""
     if (place := _api_rows_directory(home)) != home and select_rows(
         place, "select 1 from served where run = $1", run

@@ -41,7 +41,7 @@ class SqlApprovals:
 
     def write_request(self, request: ApprovalRequest) -> str:
         with self.conn.transaction() as conn:
-            if found := self._select_column("id", request.key):
+            if found := self._read_request_column("id", request.key):
                 asked = {"run": self.run, "key": request.key, "superseded": 1}
                 conn.update("approvals", {"superseded": 0}, asked)
                 return found
@@ -53,15 +53,15 @@ class SqlApprovals:
             conn.insert("approvals", row)
         return name
 
-    def _is_cancel_of_run(self, key: str, answer: Answer) -> bool:
+    def _is_run_cancelled_by_answer(self, key: str, answer: Answer) -> bool:
         """Whether somebody ended the run in place of an answer."""
         return (
             answer.choice == "cancel"
             and (request := self.find_request(key)) is not None
-            and does_cancel_end_run(request.choices)
+            and is_run_ended_by_cancel(request.choices)
         )
 
-    def _select_column(self, column: str, key: str) -> str | None:
+    def _read_request_column(self, column: str, key: str) -> str | None:
         found = self.conn.execute(
             f"select {column} from approvals where run = $1 and key = $2",
             (self.run, key),
@@ -95,13 +95,13 @@ class SqlApprovals:
         return self.redact.redact_request(request)
 
     def find_request(self, key: str) -> ApprovalRequest | None:
-        text = self._select_column("request", key)
+        text = self._read_request_column("request", key)
         return ApprovalRequest.model_validate_json(text) if text else None
 
     def find_answer(self, key: str) -> Answer | None:
-        text = self._select_column("answer", key)
+        text = self._read_request_column("answer", key)
         answer = Answer.model_validate_json(text) if text else None
-        return None if answer and self._is_cancel_of_run(key, answer) else answer
+        return None if answer and self._is_run_cancelled_by_answer(key, answer) else answer
 
     def withdraw_requests(self, key_prefix: str, except_containing: str = "") -> None:
         with self.conn.transaction() as conn:
@@ -159,7 +159,7 @@ class SqlApprovals:
                         set_run_option(conn, run, "rights", {**rights, "files": files})
 
 
-def does_cancel_end_run(choices: Collection[str]) -> bool:
+def is_run_ended_by_cancel(choices: Collection[str]) -> bool:
     """Whether *cancel* at a request with these choices ends the run itself: nothing in it would take the choice."""
     return "cancel" not in choices
 
@@ -220,7 +220,7 @@ def request_not_waiting_error(conn: Connection, run: str, request_id: str) -> Us
     )
 
 
-def number_requests(conn: Connection, run: str) -> None:
+def assign_request_numbers(conn: Connection, run: str) -> None:
     """Number a parked run's new requests, in the order of their calls. No number is used for a second request."""
     rows = conn.execute(
         "select id from approvals where run = $1 and number is null and answer is null and superseded = 0 "
@@ -239,7 +239,7 @@ def number_requests(conn: Connection, run: str) -> None:
             conn.update("approvals", {"number": number}, {"id": name})
 
 
-def request_keys_by_answered_interrupt(conn: Connection, run: str) -> dict[str, str]:
+def read_keys_of_answered_interrupts(conn: Connection, run: str) -> dict[str, str]:
     """Interrupt id → request key, for answered requests the run was interrupted for."""
     rows = conn.execute(
         "select interrupt, key from approvals where run = $1 and interrupt is not null and answer is not null",
@@ -249,7 +249,7 @@ def request_keys_by_answered_interrupt(conn: Connection, run: str) -> dict[str, 
     return dict(rows.fetchall())
 
 
-def cancel_run(conn: Connection, run: str) -> None:
+def cancel_run_and_tasks(conn: Connection, run: str) -> None:
     """Inside a transaction: end a run that waits, with the tasks above it. Its driver, if it has one, stops."""
     for one in list_run_and_subtasks(conn, find_root_task(conn, run)):
         request_stop(conn, one, "cancel")
@@ -295,7 +295,7 @@ def current_account_name() -> str:
         return f"uid {os.getuid()}"
 
 
-def list_interrupts(conn: Connection, run: str) -> list[tuple[str, str | None, str | None]]:
+def list_request_interrupts(conn: Connection, run: str) -> list[tuple[str, str | None, str | None]]:
     """Key, LangGraph's id of the interrupt, and answer of each of the run's requests."""
     return conn.execute(
         "select key, interrupt, answer from approvals where run = $1", (run,), tables=("approvals",)

@@ -157,7 +157,7 @@ def audited_body_text(table: str, row: Row, json_format: JsonFormat, **more: str
     body: dict[str, object] = {}
     for name, (how, column, *inside) in AUDITED[table].items():
         if how == "numbers":
-            body[name] = json_format.hash_numbers(row, column, *inside)
+            body[name] = json_format.hash_row_numbers(row, column, *inside)
         else:
             value = _json_value_at(row[column], *inside) if inside else row[column]
             body[name] = _hash_value(value) if how == "hash" else value
@@ -255,12 +255,12 @@ def audit_directory(store: Path) -> Path:
 def read_saved_head(folder: Path, key: AuditKey) -> tuple[int, str] | None:
     """The newest record's number and hash, as noted beside the store; None: missing, changed, or another key's."""
     try:
-        return _parse_saved_head(_read_small_file(f"{folder}/head"), key)
+        return _parse_saved_head(_read_file_start(f"{folder}/head"), key)
     except (OSError, UnicodeError):
         return None
 
 
-def _read_small_file(name: str) -> bytes:
+def _read_file_start(name: str) -> bytes:
     """Each transaction that is audited pays for it, and `Path.read_bytes` costs three times as much."""
     file = os.open(name, os.O_RDONLY | os.O_CLOEXEC)
     try:
@@ -348,7 +348,7 @@ class AuditWriter:
         newest = self.conn.execute_raw(_NEWEST, (kept[0] if kept else 0,)).fetchone()
         seq, before, there = newest or (0, "", None)
         rows: list[tuple[object, ...]] = []
-        cut_off = [*self._note_cut_off_end(kept, there)]
+        cut_off = [*self._make_cut_off_notes(kept, there)]
         for note in (*cut_off, *notes):
             seq += 1
             columns = (seq, now, note.kind, note.run, note.table, note.key, note.body)
@@ -370,13 +370,17 @@ class AuditWriter:
         self._changes.clear()
         self._uncommitted = None
 
-    def _note_cut_off_end(self, kept: tuple[int, str] | None, there: str | None) -> Iterable[AuditNote]:
+    def _make_cut_off_notes(
+        self, saved_head: tuple[int, str] | None, stored_hash: str | None
+    ) -> Iterable[AuditNote]:
         """A record of the chain's lost end: the head beside the store is about to be overwritten.
 
-        `there`: the hash in the chain where the head has its own.
+        `stored_hash`: the hash in the chain where the head has its own.
         """
-        if kept and kept[1] not in (there, self._told):
-            yield AuditNote("", CUT_OFF, "", "[]", json.dumps({"record": kept[0], "hash": kept[1]}))
+        if saved_head and saved_head[1] not in (stored_hash, self._told):
+            yield AuditNote(
+                "", CUT_OFF, "", "[]", json.dumps({"record": saved_head[0], "hash": saved_head[1]})
+            )
 
     def save_head_after_commit(self, *, synced: bool) -> None:
         """Note the newest record beside the store, so that its end can't be cut off unnoticed."""
@@ -467,7 +471,7 @@ def list_audit_records(conn: Connection, since: float = 0.0) -> Iterator[AuditRe
         yield AuditRecord.from_row(row)
 
 
-def find_newest_record(conn: Connection) -> tuple[int, str] | None:
+def find_newest_audit_record(conn: Connection) -> tuple[int, str] | None:
     """Return number and hash of the chain's newest record; None: there is none."""
     return conn.execute("select seq, hash from audit order by seq desc limit 1").fetchone()
 

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from interlock.engine.store import (
     Store,
-    encode_keys_parameter,
+    encode_json_keys_parameter,
     explain_store_errors,
-    keys_subquery_sql,
+    json_keys_subquery_sql,
     open_reader,
 )
 from interlock.engine.store.connection import Connection
@@ -76,10 +76,10 @@ def load_run_patch(home: Path, run: str) -> bytes | None:
         return load_blob(conn, f"patches/{run}") if conn is not None and conn.blobs else None
 
 
-def delete_outputs_not_stored_since(conn: Connection, names: Iterable[str], since: float) -> None:
-    """Remove these unless they were stored after `since` (Unix time): then a row is about to name them."""
+def delete_outputs_stored_before(conn: Connection, names: Iterable[str], cutoff: float) -> None:
+    """Remove these unless they were stored after `cutoff` (Unix time): then a row is about to name them."""
     for name in names:
-        conn.delete("blobs", {"name": f"outputs/{name}", "at": Condition("<=", since)})
+        conn.delete("blobs", {"name": f"outputs/{name}", "at": Condition("<=", cutoff)})
 
 
 def delete_blobs_of_owner(conn: Connection, kind: str, owner: str) -> None:
@@ -114,7 +114,7 @@ def store_changed_plans(conn: Connection, run: str, plans: Path, stored_mtimes: 
             if stored_mtimes.get(path) != (changed := path.stat().st_mtime_ns):
                 name, body = str(path.relative_to(plans)), path.read_bytes()
                 store_blob(conn, f"plans/{run}/{name}", body, owner=run)
-                _record_common_hash(plans, name, body)
+                _record_synced_plan_hash(plans, name, body)
                 stored_mtimes[path] = changed
 
 
@@ -140,26 +140,26 @@ def fetch_plans(conn: Connection, home: Path, run: str) -> None:
         file, digest = require_path_below(plans, name), sha256(body).hexdigest()
         if (
             file.exists()
-            and _read_common_hashes(plans).get(name) == digest != sha256(file.read_bytes()).hexdigest()
+            and _read_synced_plan_hashes(plans).get(name) == digest != sha256(file.read_bytes()).hexdigest()
         ):
             continue
         store_plan(None, home, run, name, body)
-        _record_common_hash(plans, name, body)
+        _record_synced_plan_hash(plans, name, body)
 
 
 _IN_COMMON = ".in-store"
 """In the folder of a run's plans: the hash of each when this host and the store last had the same."""
 
 
-def _read_common_hashes(plans: Path) -> dict[str, str]:
+def _read_synced_plan_hashes(plans: Path) -> dict[str, str]:
     try:
         return json.loads((plans / _IN_COMMON).read_bytes())
     except FileNotFoundError:
         return {}
 
 
-def _record_common_hash(plans: Path, name: str, body: bytes) -> None:
-    if (known := _read_common_hashes(plans)).get(name) != (digest := sha256(body).hexdigest()):
+def _record_synced_plan_hash(plans: Path, name: str, body: bytes) -> None:
+    if (known := _read_synced_plan_hashes(plans)).get(name) != (digest := sha256(body).hexdigest()):
         replace_private_file_locked(plans / _IN_COMMON, json.dumps({**known, name: digest}).encode())
 
 
@@ -201,10 +201,12 @@ def find_first_stored_commit(conn: Connection, commits: Sequence[str]) -> str:
     """The first of these commits that is in the store; empty: none is."""
     for start in range(0, len(commits), _AT_ONCE):
         names = [f"snapshots/{commit}" for commit in commits[start : start + _AT_ONCE]]
-        sql = f"select name from blobs where part = 0 and name in {keys_subquery_sql()}"
+        sql = f"select name from blobs where part = 0 and name in {json_keys_subquery_sql()}"
         known = {
             name
-            for (name,) in conn.execute(sql, (encode_keys_parameter(names),), tables=("blobs",)).fetchall()
+            for (name,) in conn.execute(
+                sql, (encode_json_keys_parameter(names),), tables=("blobs",)
+            ).fetchall()
         }
         if found := next((name for name in names if name in known), ""):
             return found.removeprefix("snapshots/")
@@ -218,7 +220,7 @@ def store_snapshot_pack(
     store_blob(conn, f"snapshots/{commit}", pack, repository.name, base)
 
 
-def fetch_snapshot(conn: Connection, repository: "ShadowRepository", commit: str) -> None:
+def fetch_snapshot_if_missing(conn: Connection, repository: "ShadowRepository", commit: str) -> None:
     """Make sure that the repository has a snapshot that perhaps another host took."""
     if not conn.blobs or not repository.find_missing_snapshots([commit]):
         return
@@ -237,7 +239,7 @@ def open_repository_with_snapshots(home: Path, folder: Path, commits: Iterable[s
     with open_reader(home) as conn:
         if conn is not None:
             for commit in commits:
-                fetch_snapshot(conn, repository, commit)
+                fetch_snapshot_if_missing(conn, repository, commit)
     return repository
 
 
@@ -247,7 +249,7 @@ _RECORD = re.compile(r"[0-9a-f]{64}\.json")
 """Checked because a damaged row may name anything."""
 
 
-def record_named_files(conn: Connection, run: str, body: bytes, file: str | None) -> None:
+def record_files_named_by_row(conn: Connection, run: str, body: bytes, file: str | None) -> None:
     """List the files that a row names: in its text, and the one that holds the text. With the row's own commit."""
     for name in _find_file_names(body, file):
         conn.insert("named_files", {"name": name, "run": run}, "keep")
@@ -258,7 +260,7 @@ def _find_file_names(body: bytes, file: str | None) -> set[str]:
     return found | {file} if file is not None and _RECORD.fullmatch(file) else found
 
 
-def list_named_files(conn: Connection, outputs: Path, run: str) -> set[str]:
+def list_files_named_by_run(conn: Connection, outputs: Path, run: str) -> set[str]:
     """Names in `outputs/` held by the records of a run."""
     if not _is_file_list_complete(conn):  # a store of an earlier version
         return _find_files_named_in_rows(conn, outputs, run)
@@ -271,11 +273,11 @@ def list_files_named_by_any_run(conn: Connection, outputs: Path, names: Collecti
     """Which of these the rows of any run name. Inside a transaction: it completes the list of an earlier version."""
     if names and not _is_file_list_complete(conn):
         _complete_file_list(conn, outputs)
-    query = f"select distinct name from named_files where name in {keys_subquery_sql()}"
-    return {name for (name,) in conn.execute(query, (encode_keys_parameter(names),)).fetchall()}
+    query = f"select distinct name from named_files where name in {json_keys_subquery_sql()}"
+    return {name for (name,) in conn.execute(query, (encode_json_keys_parameter(names),)).fetchall()}
 
 
-def relist_named_files(conn: Connection, outputs: Path, run: str) -> None:
+def record_files_named_by_run(conn: Connection, outputs: Path, run: str) -> None:
     """List what a run's rows name that are left."""
     for name in _find_files_named_in_rows(conn, outputs, run):
         conn.insert("named_files", {"name": name, "run": run}, "keep")
@@ -289,7 +291,7 @@ def _is_file_list_complete(conn: Connection) -> bool:
 def _complete_file_list(conn: Connection, outputs: Path) -> None:
     runs = conn.execute("select run from runs union select run from chain").fetchall()
     for (run,) in runs:
-        relist_named_files(conn, outputs, run)
+        record_files_named_by_run(conn, outputs, run)
     conn.insert("named_files", {"name": "", "run": ""}, "keep")
 
 

@@ -93,18 +93,18 @@ class RootCheckpoint:
     saved: bytes
 
     @cached_property
-    def _decoded(self) -> dict[str, Any]:
+    def _decoded_checkpoint(self) -> dict[str, Any]:
         return decode_checkpoint(self.kind, self.saved)
 
     @property
     def created_at(self) -> float:
         """Unix time, seconds."""
-        return datetime.fromisoformat(self._decoded["ts"]).timestamp()
+        return datetime.fromisoformat(self._decoded_checkpoint["ts"]).timestamp()
 
     @property
     def values(self) -> dict[str, Any]:
         """The channels' values, LangGraph's own among them."""
-        return self._decoded["channel_values"]
+        return self._decoded_checkpoint["channel_values"]
 
 
 def list_root_checkpoints(home: Path, run: str) -> list[RootCheckpoint]:

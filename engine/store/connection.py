@@ -40,7 +40,7 @@ class JsonFormat(NamedTuple):
     def to_json(self, value: object) -> str:
         return json.dumps(value, ensure_ascii=False, separators=self.separators)
 
-    def hash_numbers(self, row: Row, *names: str) -> str:
+    def hash_row_numbers(self, row: Row, *names: str) -> str:
         """Return the hash of some of a row's numbers."""
         values = [row[name] for name in names]
         if self.short_numbers:
@@ -181,7 +181,7 @@ class Connection(ABC):
     def lock_audit(self) -> None:  # noqa: B027 - SQLite's writers take turns
         """In the open transaction: let nobody else append to the audit's chain."""
 
-    def drop_audit(self) -> None:
+    def drop_audit_table(self) -> None:
         """Record nothing in this store."""
         self.execute_raw("drop table audit")
 

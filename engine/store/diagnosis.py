@@ -12,7 +12,7 @@ _LISTED_ROWS = 3
 
 
 @contextmanager
-def explain_errors_by_damaged_rows(path: Path) -> Generator[None]:
+def explain_store_errors_and_damage(path: Path) -> Generator[None]:
     """Convert errors of the database and the disk as `explain_store_errors` does, and blame unreadable rows for any
     other failure, as they are its most likely cause. Raises `StoreError`.
     """

@@ -87,9 +87,9 @@ class ForeignSaver(Saver):
             return value
         if is_ours:
             kind, data = self.serde.dumps_typed(value)
-            if made := self._encode_by_graph_serializer(data, kind):
+            if made := self._encode_with_graph_serializer(data, kind):
                 return made
-        made = self._encode_by_graph_serializer(value)
+        made = self._encode_with_graph_serializer(value)
         if made is None and self._hides:
             raise RunError(
                 f"{channel or 'A result'!r} holds a value that the graph's own serializer doesn't bring back: "
@@ -97,7 +97,7 @@ class ForeignSaver(Saver):
             )
         return made or value
 
-    def _encode_by_graph_serializer(self, value: Any, packed: str = "") -> OwnForm | None:
+    def _encode_with_graph_serializer(self, value: Any, packed: str = "") -> OwnForm | None:
         """None: its serializer doesn't bring the value back."""
         try:
             kind, data = self._own.dumps_typed(value)
@@ -118,8 +118,8 @@ class ForeignSaver(Saver):
         return self.serde.loads_typed((value.packed, found)) if value.packed else found
 
     @override
-    def set_effect_storage(self, effects: Effects) -> None:
-        super().set_effect_storage(effects)
+    def use_state_serde_for_effects(self, effects: Effects) -> None:
+        super().use_state_serde_for_effects(effects)
         if self._hides:
             effects.serde = _EffectSerde(self.serde, self._encode_value, self._decode_value)
 
@@ -207,7 +207,9 @@ class ForeignSaver(Saver):
     def ask_at_breakpoints(self, run: str, app: Any, snapshot: Any) -> set[str]:
         if not langgraph_internals.has_breakpoints(app):
             return set()
-        found = langgraph_internals.find_breakpoint_stops(app, snapshot, self._list_nodes_of_last_superstep)
+        found = langgraph_internals.find_reached_breakpoints(
+            app, snapshot, self._list_nodes_of_last_superstep
+        )
         return {
             name
             for name, *about in found
@@ -215,9 +217,11 @@ class ForeignSaver(Saver):
         }
 
     @override
-    def resume_values_by_interrupt(self, run: str, interrupts: Mapping[str, Any]) -> dict[str, Any]:
+    def read_resume_values_by_interrupt(self, run: str, interrupts: Mapping[str, Any]) -> dict[str, Any]:
         return {
-            name: given for name, given in answers_by_interrupt(self.conn, run).items() if name in interrupts
+            name: given
+            for name, given in read_answers_by_interrupt(self.conn, run).items()
+            if name in interrupts
         }
 
     def _list_nodes_of_last_superstep(self, snapshot: Any) -> list[str]:
@@ -281,7 +285,9 @@ def make_saver(
         case "classes":
             return Saver(conn, steps, workflow.outcome, types=())
         case "any":
-            return ForeignSaver(conn, steps, workflow.thread_format(), approvals, LazyMemoryStore(path))
+            return ForeignSaver(
+                conn, steps, workflow.require_thread_format(), approvals, LazyMemoryStore(path)
+            )
 
 
 @contextmanager
@@ -368,7 +374,7 @@ def list_task_writes(conn: Connection, run: str) -> list[tuple[str, str, str, st
     ]
 
 
-def answers_by_interrupt(conn: Connection, run: str) -> dict[str, Any]:
+def read_answers_by_interrupt(conn: Connection, run: str) -> dict[str, Any]:
     """Interrupt id → the value to resume it with, for those whose requests are all answered."""
     rows = conn.execute(
         "select interrupt, request, answer from approvals where run = $1 and interrupt is not null "

@@ -83,7 +83,7 @@ def check_chain_record(body: bytes) -> None:
         Message.model_validate_json(body)
 
 
-def format_error(text: str) -> str:
+def format_stored_error(text: str) -> str:
     value = parse_mapping(text)
     return f"{value['type']}: {value['message']}"
 
@@ -106,7 +106,7 @@ def find_damaged_records(home: Path, run: str) -> Iterator[str]:
             "select id, parent, body, file from chain where run = $1 order by id", (run,)
         ).fetchall()
         known = {row["id"] for row in conn.execute("select id from chain")}
-        head = _newest_record(home, conn, run)
+        head = _read_newest_record_id(home, conn, run)
         for row in rows:
             body = blobs.read_body(row["body"], row["file"])
             if not isinstance(body, bytes) or record_hash(row["parent"], body) != row["id"]:
@@ -119,7 +119,7 @@ def find_damaged_records(home: Path, run: str) -> Iterator[str]:
             yield f"record {head[:12]}…, the newest of the conversation, is missing"
 
 
-def _newest_record(home: Path, conn: Connection, run: str) -> str:
+def _read_newest_record_id(home: Path, conn: Connection, run: str) -> str:
     """The newest record of the run's conversation; before its first checkpoint, its first record."""
     row = conn.execute(
         "select 1 from checkpoints where thread_id = $1 and checkpoint_ns = ''", (run,)
@@ -133,7 +133,7 @@ def _newest_record(home: Path, conn: Connection, run: str) -> str:
     return str(begun.get("head") or begun.get("prompt") or "")
 
 
-def find_differing_messages(home: Path, conn: Connection) -> Iterator[str]:
+def find_changed_or_missing_messages(home: Path, conn: Connection) -> Iterator[str]:
     """Yield a line per message that was changed or is missing: calls and results are named by their hashes."""
     from interlock.services.transcript import record_hash
 

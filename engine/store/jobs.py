@@ -72,7 +72,7 @@ class Jobs:
         """Whether the store has a queue."""
         return self._conn.execute_raw("select to_regclass('procrastinate_jobs') is not null").fetchone()[0]
 
-    def database_time(self) -> datetime:
+    def read_database_time(self) -> datetime:
         """The time on the database's clock: those of hosts may differ."""
         return self._conn.execute_raw("select now()").fetchone()[0]
 
@@ -109,7 +109,7 @@ class Jobs:
         """Remove the job with this lock that waits."""
         self._conn.execute_raw(f"delete {_OF_LOCK}", (lock,))
 
-    def find_line_priorities(
+    def find_queue_priorities(
         self, run: str, user: str, queue: str, bottom: int, top: int
     ) -> tuple[int | None, int | None, int | None]:
         """Priorities above `bottom`, up to `top`: of the run while it is driven, of the first in the queue's line, and
@@ -150,18 +150,18 @@ class Jobs:
         """Remove the jobs of a task whose worker is gone; returns the arguments of each."""
         return [args for (args,) in self._conn.execute_raw(_ABANDONED, (task, stalled_s))]
 
-    def worker_heartbeat_ages(self) -> dict[int, float]:
+    def read_worker_heartbeat_ages(self) -> dict[int, float]:
         """Workers with the seconds since their last sign of life."""
         return dict(self._conn.execute_raw(_WORKERS).fetchall())
 
     def list_drive_jobs(self) -> list[Job]:
         return [Job(*facts, waits=_awaited_limit(error)) for *facts, error in self._conn.execute_raw(_JOBS)]
 
-    def list_unserved_runs(self, runs: Sequence[str], stalled_s: float) -> list[tuple[str, float]]:
+    def list_waits_of_unserved_runs(self, runs: Sequence[str], stalled_s: float) -> list[tuple[str, float]]:
         """Queue and seconds of waiting of each of these runs that could go on, if no worker gives a sign of life."""
         return self._conn.execute_raw(_UNSERVED, ([*runs], stalled_s)).fetchall()
 
-    def count_server_connections(self) -> tuple[int, int]:
+    def read_connection_count_and_limit(self) -> tuple[int, int]:
         """Connections to the store's server, of everybody who uses it, and how many it takes."""
         return self._conn.execute_raw(_CONNECTIONS).fetchone()
 
@@ -185,11 +185,11 @@ class Jobs:
         """Queues that no worker serves, and in which jobs wait."""
         return [queue for (queue,) in self._conn.execute_raw(_HELD)]
 
-    def release_jobs_of_queue(self, held_queue: str, most: int | None) -> list[str]:
-        """Let the first jobs of a held queue be taken, at most `most`; returns their runs."""
-        return [run for (run,) in self._conn.execute_raw(_RELEASED, (held_queue, most))]
+    def release_jobs_of_queue(self, held_queue: str, limit: int | None) -> list[str]:
+        """Let the first jobs of a held queue be taken, at most `limit`; returns their runs."""
+        return [run for (run,) in self._conn.execute_raw(_RELEASED, (held_queue, limit))]
 
-    def make_waiting_jobs_due(self) -> None:
+    def make_limit_delayed_jobs_due(self) -> None:
         """Let every job that waits for a limit be taken now."""
         self._conn.execute_raw(_HURRIED)
 

@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple, cast
 
 from pydantic import JsonValue
 
-from interlock.engine.store.blobs import open_blob_storage, record_named_files, store_changed_plans
+from interlock.engine.store.blobs import open_blob_storage, record_files_named_by_row, store_changed_plans
 from interlock.engine.store.chain import SqlChain
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.saver import Notice, Serde, ignore_stored_value
@@ -126,7 +126,7 @@ class SqlJournal:
         with self.conn.transaction() if row.intent_at else nullcontext():
             if self.plans and self.conn.blobs:
                 store_changed_plans(self.conn, self.run, self.plans, self._plans)
-            record_named_files(self.conn, self.run, text.encode(), file)
+            record_files_named_by_row(self.conn, self.run, text.encode(), file)
             self._write_row(key, done)
 
     def find_latest_attempt(self, message: str, index: int) -> CallKey:
@@ -154,13 +154,13 @@ class SqlJournal:
         return [self.read_call(key) for key in keys], self.epoch
 
     def list_unreported_undos(self, head: str) -> list[str]:
-        return [text for _, text in self._list_untold_undos(head)]
+        return [text for _, text in self._select_unreported_undos(head)]
 
     def mark_undos_reported(self, head: str, record: str) -> None:
-        for seq, _ in self._list_untold_undos(head):
+        for seq, _ in self._select_unreported_undos(head):
             self.conn.update("undone", {"record": record}, {"run": self.run, "seq": seq})
 
-    def _list_untold_undos(self, head: str) -> list[tuple[int, str]]:
+    def _select_unreported_undos(self, head: str) -> list[tuple[int, str]]:
         """What was told right after `head` counts, too: a kill came before the checkpoint."""
         sql = "select seq, text, record from undone where run = $1 order by seq"
         if not (rows := self.conn.execute(sql, (self.run,), tables=("undone",)).fetchall()):
@@ -174,7 +174,7 @@ class SqlJournal:
         row = {"run": self.run, "asked": asked, "reply": reply, "at": unix_time()}
         self.conn.insert("server_replies", row, "replace")
 
-    def drop_result_text(self, key: CallKey, record: str) -> None:
+    def replace_result_text_with_record(self, key: CallKey, record: str) -> None:
         row = self._find_stored_row(key)
         if row is not None and row.result is not None and row.record is None:
             result = {**json.loads(row.result), "content": ""}
@@ -259,7 +259,7 @@ class SqlEffects:
             where = {"run": self.run, "task": task, "key": key}
             conn.update("effects", {"state": "failed", "epoch": self.epoch}, where)
 
-    def record_update(self, task: str, update: NodeUpdate) -> None:
+    def record_node_update(self, task: str, update: NodeUpdate) -> None:
         try:
             kind, data = self.serde.dumps_typed(update.wrote)
         except (TypeError, ValueError):  # the saver refuses it, by the name of the state key
@@ -268,7 +268,7 @@ class SqlEffects:
         row["raised"] = self.redact(replace_surrogates(update.raised))
         self.conn.insert("node_updates", {**row, "at": unix_time()}, "replace")
 
-    def find_recorded_update(self, task: str, update: NodeUpdate) -> NodeUpdate | None: ...
+    def find_recorded_node_update(self, task: str, update: NodeUpdate) -> NodeUpdate | None: ...
 
     def record_result(self, task: str, key: str, result: Any) -> None:
         if wrong := describe_unstorable_value(result, self.storable_classes, self.serde):
@@ -322,9 +322,9 @@ class RecordedEffects:
 
     def record_result(self, task: str, key: str, result: Any) -> None: ...
 
-    def record_update(self, task: str, update: NodeUpdate) -> None: ...
+    def record_node_update(self, task: str, update: NodeUpdate) -> None: ...
 
-    def find_recorded_update(self, task: str, update: NodeUpdate) -> NodeUpdate | None:
+    def find_recorded_node_update(self, task: str, update: NodeUpdate) -> NodeUpdate | None:
         place, node, code, state = update[:4]
         where = {"run": self.run, "place": place, "node": node, "code": code, "state": state}
         same, values = where_sql(where)
@@ -433,7 +433,7 @@ class HookLog:
         row = {"state": "done", "reply": None if file else text, "reply_file": file}
         row |= {"done_at": unix_time(), "epoch": self.epoch}
         with self.conn.transaction() as conn:
-            record_named_files(conn, self.run, b"", file)
+            record_files_named_by_row(conn, self.run, b"", file)
             conn.update("hook_calls", row, {**self._firing_key(firing), "hook": hook})
             if last:
                 self.close_firing(firing)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from interlock.engine.store import encode_keys_parameter, keys_subquery_sql
+from interlock.engine.store import encode_json_keys_parameter, json_keys_subquery_sql
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.runs import TURN, list_run_and_subtasks, read_options
 from interlock.services.models.request import ModelRequest
@@ -64,7 +64,7 @@ class SqlModelLog:
                 tables=("model_calls",),
             ).fetchone()
             if last is None:
-                last = read_first_ordinals(self.conn, self.run).get((agent, role), 0) - 1
+                last = read_first_ordinals_by_agent_and_role(self.conn, self.run).get((agent, role), 0) - 1
             self._made[agent, role] = last + 1  # a replay adds those of its record
         made = self._made[agent, role]
         self._made[agent, role] = made + 1
@@ -99,8 +99,9 @@ class SqlModelLog:
         return reply.model_copy(update={"record": record, "message": self.transcript.read_message(record)})
 
 
-def count_replies_by_role(conn: Connection, run: str) -> list[tuple[str, str, int]]:
-    """Return agent, role and number of replies in a run whose plan another carries out: see `read_first_ordinals`.
+def count_replies_by_agent_and_role(conn: Connection, run: str) -> list[tuple[str, str, int]]:
+    """Return agent, role and number of replies in a run whose plan another carries out: see
+    `read_first_ordinals_by_agent_and_role`.
 
     Ordinals continue from there, so that one script covers both; that run keeps them: the plan's may be deleted.
     """
@@ -108,7 +109,7 @@ def count_replies_by_role(conn: Connection, run: str) -> list[tuple[str, str, in
     return conn.execute(sql, (run,), tables=("model_calls",)).fetchall()
 
 
-def read_first_ordinals(conn: Connection, run: str) -> dict[tuple[str, str], int]:
+def read_first_ordinals_by_agent_and_role(conn: Connection, run: str) -> dict[tuple[str, str], int]:
     """Agent and role → ordinal of their first reply in this run, if it isn't 0."""
     kept: list[tuple[str, str, int]] = read_options(conn, run).get("calls_before", [])
     return {(agent, role): number for agent, role, number in kept}
@@ -125,10 +126,10 @@ def _to_usage(row: Sequence[Any]) -> Usage:
     return Usage(**dict(zip(("input", "output", "cached", "written", "thoughts", "usd"), row, strict=True)))
 
 
-def sum_usage(conn: Connection, run: str) -> dict[str, Any]:
+def sum_usage_with_subtasks(conn: Connection, run: str) -> dict[str, Any]:
     """Tokens and calls of a run and its subtasks, in total and by model, as `stats` shows them."""
     runs = list_run_and_subtasks(conn, run)
-    of_task, listed = f"run in {keys_subquery_sql()}", (encode_keys_parameter(runs),)
+    of_task, listed = f"run in {json_keys_subquery_sql()}", (encode_json_keys_parameter(runs),)
     rows = conn.execute(
         "select model, count(*), sum(input_tokens), sum(output_tokens), sum(cached_tokens), sum(duration_ms), "
         f"case when count(usd) = count(*) then sum(usd) end from model_calls where {of_task} "
@@ -154,7 +155,7 @@ def sum_usage(conn: Connection, run: str) -> dict[str, Any]:
 _LATEST = f"""
 select model, input_tokens + output_tokens, coalesce(usd, 0.0), cached_tokens + written_tokens, at from (
     select *, row_number() over (partition by model order by at desc, ordinal desc) as place
-    from model_calls where run in {keys_subquery_sql()}) as of_model where place = 1
+    from model_calls where run in {json_keys_subquery_sql()}) as of_model where place = 1
 """
 """A model's latest call."""
 
@@ -219,15 +220,15 @@ class UsageLedger:
             where = {"run": self.run, "task": task, "epoch": self.epoch}
             conn.update("reservations", {"under_way": 0}, where)
 
-    def list_answered_calls(self, runs: Sequence[str]) -> list[AnsweredCalls]:
+    def sum_answered_calls_by_model(self, runs: Sequence[str]) -> list[AnsweredCalls]:
         """What the runs' answered calls used, by model."""
-        listed = (encode_keys_parameter(runs),)
+        listed = (encode_json_keys_parameter(runs),)
         rows = self.conn.execute(
             f"select model, sum(input_tokens), sum(output_tokens), sum({TURN}), "
             f"sum({TURN} * case when agent <> '' then 1 else 0 end), coalesce(sum(usd), 0.0), "
             "sum(case when usd is null then input_tokens else 0 end), "
             "sum(case when usd is null then output_tokens else 0 end) "
-            f"from model_calls where run in {keys_subquery_sql()} group by model",
+            f"from model_calls where run in {json_keys_subquery_sql()} group by model",
             listed,
             tables=("model_calls",),
         )
@@ -238,13 +239,13 @@ class UsageLedger:
             for name, spent, out, turns, agents, usd, unpriced_in, unpriced_out in rows
         ]
 
-    def list_reserved_calls(self, runs: Sequence[str]) -> list[ReservedCalls]:
+    def sum_reserved_calls_by_model(self, runs: Sequence[str]) -> list[ReservedCalls]:
         """What the runs' calls without an answer reserve; one that an earlier driver left behind was cut off."""
         rows = self.conn.execute(
             "select model, sum(tokens), count(*), "
             "case when under_way = 1 and run = $1 and epoch = $2 then 1 else 0 end as open "
-            f"from reservations where run in {keys_subquery_sql(3)} group by model, open",
-            (self.run, self.epoch, encode_keys_parameter(runs)),
+            f"from reservations where run in {json_keys_subquery_sql(3)} group by model, open",
+            (self.run, self.epoch, encode_json_keys_parameter(runs)),
             tables=("reservations",),
         )
         return [ReservedCalls(model, tokens, count, bool(is_open)) for model, tokens, count, is_open in rows]

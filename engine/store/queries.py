@@ -6,7 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from interlock.engine.store import encode_keys_parameter, keys_subquery_sql, open_reader, select_rows
+from interlock.engine.store import (
+    encode_json_keys_parameter,
+    json_keys_subquery_sql,
+    open_reader,
+    select_rows,
+)
 from interlock.engine.store.blobs import open_blob_storage
 from interlock.engine.store.runs import IS_SUBTASK, RELATED
 from interlock.services.files.blobs import inflate_body
@@ -115,16 +120,16 @@ def _filter_sql(wanted: RunFilter) -> tuple[str, list[object]]:
             values.append(value)
             parts.append(f"r.{column} = ${len(values)}")
     if wanted.rest_status is not None:
-        values.append(encode_keys_parameter(wanted.also_ids))
-        parts.append(f"({AT_REST[wanted.rest_status]} or r.run in {keys_subquery_sql(len(values))})")
+        values.append(encode_json_keys_parameter(wanted.also_ids))
+        parts.append(f"({AT_REST[wanted.rest_status]} or r.run in {json_keys_subquery_sql(len(values))})")
     if wanted.only_ids is not None:
-        values.append(encode_keys_parameter(wanted.only_ids))
-        parts.append(f"r.run in {keys_subquery_sql(len(values))}")
+        values.append(encode_json_keys_parameter(wanted.only_ids))
+        parts.append(f"r.run in {json_keys_subquery_sql(len(values))}")
     if wanted.except_ids is None:
         parts.append("r.run not in (select run from served where kind = 'thread')")
     elif wanted.except_ids:
-        values.append(encode_keys_parameter(wanted.except_ids))
-        parts.append(f"r.run not in {keys_subquery_sql(len(values))}")
+        values.append(encode_json_keys_parameter(wanted.except_ids))
+        parts.append(f"r.run not in {json_keys_subquery_sql(len(values))}")
     return " and ".join(parts), values
 
 
@@ -135,7 +140,7 @@ def count_root_runs(home: Path, wanted: RunFilter) -> int:
     return found[0][0] if found else 0
 
 
-def list_root_runs(
+def list_root_run_ids_by_time(
     home: Path, wanted: RunFilter, by: Literal["created", "updated"], *, newest: bool, limit: int, offset: int
 ) -> list[Row]:
     """Run and time (`by`) of those that are wanted, in the order of that time."""
@@ -168,7 +173,9 @@ def list_workflow_names(home: Path) -> list[str]:
 def list_runs_by_id(home: Path, names: Sequence[str]) -> list[Row]:
     """The runs with these ids, as `runs` has them."""
     return (
-        select_rows(home, _RUNS.format(f"where run in {keys_subquery_sql()}"), encode_keys_parameter(names))
+        select_rows(
+            home, _RUNS.format(f"where run in {json_keys_subquery_sql()}"), encode_json_keys_parameter(names)
+        )
         if names
         else []
     )

@@ -74,7 +74,7 @@ def has_queue(conn: Connection) -> bool:
 
 def database_time_after(conn: Connection, after_s: float) -> datetime:
     """That time, on the database's clock."""
-    return conn.jobs.database_time() + timedelta(seconds=after_s)
+    return conn.jobs.read_database_time() + timedelta(seconds=after_s)
 
 
 def read_submission(conn: Connection, run: str) -> Submission:
@@ -93,7 +93,7 @@ def compute_priority_and_steps(
     A run that is put back keeps its place; one that has begun and has none goes first.
     """
     top = submission.priority * LEVEL
-    kept, front, last = conn.jobs.find_line_priorities(run, submission.user, queue, top - LEVEL, top)
+    kept, front, last = conn.jobs.find_queue_priorities(run, submission.user, queue, top - LEVEL, top)
     steps = _count_steps(conn, run)
     if kept is not None:
         return kept, steps
@@ -102,7 +102,7 @@ def compute_priority_and_steps(
     return front if last is None else max(min(front, last - 1), top - LEVEL + 1), steps
 
 
-def hand_to_workers(
+def enqueue_run_if_worker_driven(
     conn: Connection, run: str, after_s: int = 0, *, if_due: bool = False, deaths: int = 0
 ) -> bool:
     """Inside a transaction: put a job for the run if it is one that workers drive; returns whether it is.
@@ -168,7 +168,7 @@ def read_delivery(conn: Connection, run: str) -> Delivery:
     return Delivery(conn.jobs.has_unfinished_job(run), kept.get("pushed_by", ""), kept_back, left)
 
 
-def has_progressed(conn: Connection, run: str, steps: int) -> bool:
+def has_run_progressed(conn: Connection, run: str, steps: int) -> bool:
     """Whether the run, with its subtasks, is further than it was when it had taken so many steps."""
     return _count_steps(conn, run) > steps
 
@@ -182,7 +182,7 @@ def is_run_due(conn: Connection, run: str) -> bool:
     return bool(conn.execute(f"select 1 from runs r where r.run = $1 and {_IS_DUE}", (run,)).fetchone())
 
 
-def can_run_go_on(conn: Connection, run: str) -> bool:
+def can_run_continue(conn: Connection, run: str) -> bool:
     """Whether nobody stopped it, and it waits for no person; it may be done, and not delivered yet."""
     return bool(conn.execute(f"select 1 from runs r where r.run = $1 and {_MAY_GO_ON}", (run,)).fetchone())
 
@@ -224,7 +224,7 @@ def _reopen_failed_run(conn: Connection, run: str) -> None:
 def read_queue_status(conn: Connection) -> tuple[dict[int, float], list[Job], int]:
     """Workers with the seconds since their last heartbeat, jobs, and the number of open requests."""
     return (
-        conn.jobs.worker_heartbeat_ages(),
+        conn.jobs.read_worker_heartbeat_ages(),
         conn.jobs.list_drive_jobs(),
         conn.execute(_REQUESTS).fetchone()[0],
     )
@@ -345,7 +345,7 @@ def enqueue_schedule_start(
     return at
 
 
-def record_schedule_start(conn: Connection, name: str, run: str, message: str) -> None:
+def record_start_and_enqueue_next(conn: Connection, name: str, run: str, message: str) -> None:
     """Inside a transaction: keep what the time came to, and plan the next, unless the schedule was removed."""
     conn.update("schedules", {"run": run, "said": message}, {"name": name})
     if schedule := find_schedule(conn, name):
@@ -358,7 +358,7 @@ def retry_schedule_start(conn: Connection, name: str, due: int, deaths: int) -> 
     if schedule and deaths < _DEATHS:
         enqueue_schedule_start(conn, schedule, due, _AGAIN_S, deaths)
     elif schedule:
-        record_schedule_start(
+        record_start_and_enqueue_next(
             conn, name, schedule.run, f"The process that starts its runs died {deaths} times."
         )
 

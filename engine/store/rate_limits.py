@@ -117,7 +117,7 @@ def set_limit(conn: Connection, limit: Limit) -> None:
     A figure that had no limit counts from now on.
     """
     given = {name: value for name, value in limit._asdict().items() if value is not None}
-    _reset_newly_limited_use(conn, limit)
+    _reset_use_of_new_limits(conn, limit)
     conn.insert("limits", given, "replace")
 
 
@@ -129,7 +129,7 @@ _FIGURE_USE: Mapping[str, tuple[str, Row, Row]] = {
 }
 
 
-def _reset_newly_limited_use(conn: Connection, limit: Limit) -> None:
+def _reset_use_of_new_limits(conn: Connection, limit: Limit) -> None:
     """Forget what was used of figures that get their first limit."""
     known = {one[:2]: one for one in list_limits(conn)}
     before = known.get(limit[:2], Limit(*limit[:2]))
@@ -153,7 +153,7 @@ def list_limits(conn: Connection) -> list[Limit]:
     return [Limit(*row) for row in rows]
 
 
-def list_applying_limits(conn: Connection, names_by_kind: Mapping[str, str]) -> list[Limit]:
+def list_applicable_limits(conn: Connection, names_by_kind: Mapping[str, str]) -> list[Limit]:
     """The limits of these: kind → name. Each is named after whom it holds for."""
     pairs = [(kind, name) for kind, known in names_by_kind.items() for name in (known, EACH)]
     query = f"select kind, name, {', '.join(_FIGURES)} from limits where (kind, name) in ({_pair_placeholders(pairs)})"
@@ -270,7 +270,7 @@ class LimitedCalls:
 
     def reserve_call(self, task: str, model: str, tokens: int) -> Wait | None:
         """Inside a transaction: count the call, unless it must wait."""
-        limits = list_applying_limits(self.conn, {**self.names, "model": model})
+        limits = list_applicable_limits(self.conn, {**self.names, "model": model})
         if not limits:
             return None
         in_dollars = [one for one in limits if (one.usd_per_day or one.usd_per_month) is not None]
@@ -286,7 +286,7 @@ class LimitedCalls:
         self._open[task] = (limits, tokens, usd)
         return None
 
-    def record_stop(self, wait: Wait, model: str) -> None:
+    def set_job_wait(self, wait: Wait, model: str) -> None:
         """The run stops for this."""
         self.job.wait, self.job.model = wait, model
 
@@ -309,7 +309,7 @@ def admit_or_requeue_job(conn: Connection, job: int, run: str, deaths: int, mode
     """
     whose = read_submission(conn, run)
     names = {"user": whose.user, "workflow": whose.workflow, **({"model": model} if model else {})}
-    limits = list_applying_limits(conn, names)
+    limits = list_applicable_limits(conn, names)
     if not is_run_due(conn, run):
         return ""
     if wait := find_job_wait(conn, limits, job):
@@ -360,7 +360,7 @@ def release_held_jobs(conn: Connection) -> None:
     """Inside a transaction: let workers take the jobs that waited for runs to end, as far as there is room."""
     for held in conn.jobs.list_held_queues():
         kind, _, name = held.removeprefix(HELD).partition(" ")
-        limit = next(iter(list_applying_limits(conn, {kind: name})), None)
+        limit = next(iter(list_applicable_limits(conn, {kind: name})), None)
         room = (
             None
             if limit is None or limit.runs is None
@@ -373,7 +373,7 @@ def release_held_jobs(conn: Connection) -> None:
 def recheck_waiting_jobs(conn: Connection) -> None:
     """Inside a transaction, after a change of limits: let every job that waits for one look whether it must."""
     release_held_jobs(conn)
-    conn.jobs.make_waiting_jobs_due()
+    conn.jobs.make_limit_delayed_jobs_due()
 
 
 def read_current_use(conn: Connection, limit: Limit) -> dict[str, float]:
@@ -441,10 +441,10 @@ def try_to_take_turn(conn: Connection, run: str, model: str) -> str | None:
     if turn.is_early:
         return "The limit that stopped it has no room yet."
     names = {"user": turn.user, "workflow": turn.workflow, **({"model": model} if model else {})}
-    if wait := find_job_wait(conn, list_applying_limits(conn, names), turn.job):
+    if wait := find_job_wait(conn, list_applicable_limits(conn, names), turn.job):
         if wait.seconds is None and not turn.queue.startswith(HELD):
             conn.jobs.move_to_held_queue(turn.job, f"{HELD}{wait.limit_label}")
-        _record_wait(conn, run, wait)
+        _record_wait_if_changed(conn, run, wait)
         return wait.why
     if turn.queue.startswith(HELD):
         release_held_jobs(conn)  # takes the turns of those who are first in line
@@ -455,7 +455,7 @@ def try_to_take_turn(conn: Connection, run: str, model: str) -> str | None:
     return ""
 
 
-def _record_wait(conn: Connection, run: str, wait: Wait) -> None:
+def _record_wait_if_changed(conn: Connection, run: str, wait: Wait) -> None:
     """What the run waits for, once: every look would be a change."""
     kept = conn.execute("select error from runs where run = $1", (run,)).fetchone()
     if kept and (not kept[0] or json.loads(kept[0]) != wait.run_error):

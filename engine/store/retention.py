@@ -13,13 +13,13 @@ from interlock.engine.store import (
     open_reader,
     select_rows,
 )
-from interlock.engine.store.api_rows import delete_api_rows_of_run
+from interlock.engine.store.api_rows import delete_separate_api_rows_of_run
 from interlock.engine.store.blobs import (
     delete_blobs_of_owner,
-    delete_outputs_not_stored_since,
+    delete_outputs_stored_before,
     list_files_named_by_any_run,
-    list_named_files,
-    relist_named_files,
+    list_files_named_by_run,
+    record_files_named_by_run,
 )
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.leases import refuse_driven_run
@@ -155,12 +155,12 @@ def remove_run(home: Path, run: str) -> list[str]:
         with conn.transaction():
             refuse_driven_run(conn, run)
             last = _last_write_time(conn, run)
-            files = list_named_files(conn, store.outputs, run)
+            files = list_files_named_by_run(conn, store.outputs, run)
             lonely = _unshared_snapshot_repositories(conn, run)
             plans, snapshots = placed(home / "plans", [run]), placed(home / "snapshots", lonely)
             paths = placed(store.outputs, files)
             if _delete_rows(conn, run):
-                relist_named_files(conn, store.outputs, run)
+                record_files_named_by_run(conn, store.outputs, run)
         # After the commit, because a kill in between must leave no row without its file; and looked up again,
         # holding the write lock, because another run may have named one of them since.
         with conn.transaction():
@@ -168,12 +168,12 @@ def remove_run(home: Path, run: str) -> list[str]:
             for name in unnamed:
                 remove_file_if_older_than(paths[name], last)
             if conn.blobs:
-                delete_outputs_not_stored_since(conn, unnamed, last)
+                delete_outputs_stored_before(conn, unnamed, last)
                 for kind in ("plans", "patches", "commits"):
                     delete_blobs_of_owner(conn, kind, run)
                 for name in lonely:
                     delete_blobs_of_owner(conn, "snapshots", name)
-    delete_api_rows_of_run(home, run)
+    delete_separate_api_rows_of_run(home, run)
     delete_seal(home, run)
     for folder in (*plans.values(), *snapshots.values()):
         shutil.rmtree(folder, ignore_errors=True)

@@ -9,8 +9,8 @@ from typing import Any
 
 from interlock.engine.store import Store, explain_store_errors, open_reader, queries, select_rows
 from interlock.engine.store.blobs import (
-    fetch_snapshot,
-    list_named_files,
+    fetch_snapshot_if_missing,
+    list_files_named_by_run,
     open_blob_storage,
     read_plans,
     store_plan,
@@ -102,7 +102,7 @@ def _read_rows(conn: Connection, table: str, where: str, *values: object) -> lis
     return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
 
 
-def change_newest_checkpoint(
+def change_options_and_newest_checkpoint(
     home: Path, run: str, options: Mapping[str, Any], change: Callable[[dict[str, Any]], None]
 ) -> None:
     """Change some of the run's options, and the values of its newest root checkpoint, in one transaction."""
@@ -158,7 +158,7 @@ def _copy_rows(old: Connection, new: Connection, run: str) -> None:
     for table in reversed(TABLES):  # the run's own row first
         if table.name not in ("lease", "sessions", "reservations", "step_rows"):
             where = _OWN_CHAIN if table.name == "chain" else f"{table.owner} = $1"
-            copy_table(old, new, table.name, where, run)
+            copy_table_rows(old, new, table.name, where, run)
     query = f"select {', '.join(StepRow._fields)} from steps where run = $1 order by seq"
     write_step_rows(new, (StepRow(*step) for step in old.execute(query, (run,)).fetchall()), set())
     new.update("runs", {"queue": None}, {"run": run})
@@ -175,7 +175,9 @@ id in (with recursive reached (id, parent) as (
 """The run's records, and those of others that they follow."""
 
 
-def copy_table(old: Connection, new: Connection, table: str, where: str, run: str, into: str = "") -> None:
+def copy_table_rows(
+    old: Connection, new: Connection, table: str, where: str, run: str, into: str = ""
+) -> None:
     """Copy a run's rows to another store, or to a table there that has the same columns.
 
     Records of the chain that are there already stay: runs share them.
@@ -187,7 +189,7 @@ def copy_table(old: Connection, new: Connection, table: str, where: str, run: st
 def _copy_files(old: Connection, new: Connection, home: Path, to: Path, run: str) -> None:
     """Long records and outputs, plans, and the snapshots that undo, rewind and fork bring back."""
     theirs, ours = open_blob_storage(new, to / "outputs"), open_blob_storage(old, home / "outputs")
-    for name in list_named_files(old, home / "outputs", run):
+    for name in list_files_named_by_run(old, home / "outputs", run):
         if (body := ours.load_named_body(name)) is not None:
             theirs.store_named_body(name, body)
             new.insert("named_files", {"name": name, "run": run}, "keep")
@@ -203,7 +205,7 @@ def _copy_snapshots(old: Connection, home: Path, to: Path, run: str) -> None:
     for name, commits in list_snapshots_by_repository(old, run).items():
         source = ShadowRepository(home / "snapshots" / name)
         for commit in commits:
-            fetch_snapshot(old, source, commit)
+            fetch_snapshot_if_missing(old, source, commit)
         ShadowRepository(to / "snapshots" / name).copy_missing_snapshots_from(source, commits)
 
 
@@ -214,20 +216,20 @@ def seed_replay_store(home: Path, store: Store, run: str, script: Path) -> None:
     """
     with open_reader(home) as old, closing(store.connect()) as conn:
         assert old is not None
-        conn.drop_audit()  # nobody proves anything by a store that is thrown away
+        conn.drop_audit_table()  # nobody proves anything by a store that is thrown away
         with conn.transaction():
-            copy_table(old, conn, "runs", "run = $1", run)
-            copy_table(old, conn, "journal", "run = $1 and state = 'done'", run)
+            copy_table_rows(old, conn, "runs", "run = $1", run)
+            copy_table_rows(old, conn, "journal", "run = $1 and state = 'done'", run)
             for table, source in _RECORDED.items():
                 conn.execute_raw(f"create table {table} as select * from {source} where false")
-                copy_table(old, conn, source, "run = $1", run, into=table)
+                copy_table_rows(old, conn, source, "run = $1", run, into=table)
             conn.execute_raw(
                 "create table taken_updates as select *, 0 as number from node_updates where false"
             )
             # The run's own first: of two records that follow one, its own counts.
-            copy_table(old, conn, "chain", "run = $1", run)
+            copy_table_rows(old, conn, "chain", "run = $1", run)
             for other in list_related_runs(old, run):
-                copy_table(old, conn, "chain", "run = $1", other)
+                copy_table_rows(old, conn, "chain", "run = $1", other)
             row = conn.execute("select options, input from runs where run = $1", (run,)).fetchone()
             options, first = map(json.loads, row)
             mode = first.get("chosen_mode") or options.get("approval_mode")  # as it began
@@ -236,8 +238,8 @@ def seed_replay_store(home: Path, store: Store, run: str, script: Path) -> None:
             conn.update("runs", begun, {"run": run})
             seal_row(conn, run)
             for subtask in list_run_and_subtasks(old, run)[1:]:
-                copy_table(old, conn, "runs", "run = $1 and status in ('done', 'cancelled')", subtask)
-                copy_table(old, conn, "checkpoints", "thread_id = $1 and checkpoint_ns = ''", subtask)
+                copy_table_rows(old, conn, "runs", "run = $1 and status in ('done', 'cancelled')", subtask)
+                copy_table_rows(old, conn, "checkpoints", "thread_id = $1 and checkpoint_ns = ''", subtask)
             conn.update("runs", {"queue": None}, {"queue": NOT_NULL})  # no worker drives a replay
         files = conn.execute(
             "select file from chain where file is not null union select result_file from journal "

@@ -86,7 +86,7 @@ def insert_child_run(conn: Connection, parent: str, run: NewRun, *, sealed: bool
             conn.update("runs", {"parent": parent, "queue": queue}, {"run": run.run})
 
 
-def list_stored_statuses(conn: Connection) -> list[tuple[str, str, str, str, int]]:
+def list_run_statuses(conn: Connection) -> list[tuple[str, str, str, str, int]]:
     """Run, workflow, status, outcome and step of every run, oldest first."""
     return conn.execute(
         "select run, workflow, status, outcome, step from runs order by created", tables=("runs",)
@@ -450,7 +450,7 @@ class KeptIgnoredTests(NamedTuple):
     """Why there is no commit."""
 
 
-def ignored_tests_of_options(options: Mapping[str, Any]) -> KeptIgnoredTests | None:
+def find_ignored_tests_in_options(options: Mapping[str, Any]) -> KeptIgnoredTests | None:
     """Return what a run's options say of tests that its first snapshot doesn't hold; None: nobody looked."""
     found: Mapping[str, Any] | None = options.get(IGNORED)
     return KeptIgnoredTests(**found) if found else None

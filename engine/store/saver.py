@@ -30,7 +30,7 @@ from langgraph.checkpoint.base import (
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.types import Interrupt
 
-from interlock.engine.store.approvals import request_keys_by_answered_interrupt
+from interlock.engine.store.approvals import read_keys_of_answered_interrupts
 from interlock.engine.store.checkpoints import compress_row, decode_checkpoint, decompress_row
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.runs import read_ended_subtask_status
@@ -256,7 +256,7 @@ class Saver(BaseCheckpointSaver[int]):
                 self._waiting[thread, ns] = _BufferedRows([saved], [])  # its earlier rows are obsolete
             else:
                 if metadata.get("source") == "loop" and config["configurable"].get("checkpoint_id"):  # pyright: ignore[reportTypedDictNotRequiredAccess]
-                    self._finish_superstep(thread)
+                    self._drop_superstep_rows(thread)
                 self._buffered_rows(thread, "").checkpoints.append(saved)
                 self._update_run_row(thread, checkpoint, metadata)
         return _make_config(thread, ns, checkpoint["id"])
@@ -271,7 +271,7 @@ class Saver(BaseCheckpointSaver[int]):
         self.check_storable(kept, self.steps.find_node_of_task(task_id))
         if "__error__" in channels:  # a failed task is given its newest answer again: it isn't another one
             writes = [(channel, value) for channel, value in writes if channel != "__resume__"]
-        path = stored_channels.payload_task_path(task_path, self.steps.find_node_of_task(task_id))
+        path = stored_channels.add_node_to_payload_path(task_path, self.steps.find_node_of_task(task_id))
         with self._buffer_until_commit():
             self._buffered_rows(thread, ns).writes.append((config, writes, task_id, path))
             for channel, value in writes:
@@ -282,7 +282,7 @@ class Saver(BaseCheckpointSaver[int]):
                 "__interrupt__",
                 "__error__",
             }:
-                self._drop_task_rows(thread, task_id)
+                self._drop_rows_inside_task(thread, task_id)
                 if not stored_channels.is_input_task(task_path):
                     checkpoint = str(config["configurable"]["checkpoint_id"])  # pyright: ignore[reportTypedDictNotRequiredAccess]
                     self.steps.save_finished_task(self.conn, thread, ns, checkpoint, task_id, task_path)
@@ -321,7 +321,7 @@ class Saver(BaseCheckpointSaver[int]):
             self._stored[thread] = {ns for (ns,) in found}
         return self._stored[thread]
 
-    def _drop_task_rows(self, thread: str, task: str) -> None:
+    def _drop_rows_inside_task(self, thread: str, task: str) -> None:
         """Drop the rows of graphs inside a finished task: stale ones would show answered questions."""
         over = [key for key in self._waiting if key[0] == thread and f":{task}" in key[1]]
         for key in over:
@@ -334,7 +334,7 @@ class Saver(BaseCheckpointSaver[int]):
             self.conn.delete(table, {"thread_id": thread, "checkpoint_ns": ns})
         self._stored_nested_namespaces(thread).discard(ns)
 
-    def _finish_superstep(self, thread: str) -> None:
+    def _drop_superstep_rows(self, thread: str) -> None:
         """Finish the root's superstep: no nested graph stays open, and the new checkpoint has its tasks' writes."""
         over = [
             ns
@@ -379,7 +379,7 @@ class Saver(BaseCheckpointSaver[int]):
                 where = {"run": thread, "key": key, "interrupt": Condition("is distinct from", item.id)}
                 self.conn.update("approvals", {"interrupt": item.id}, where)
 
-    def set_effect_storage(self, effects: Effects) -> None:
+    def use_state_serde_for_effects(self, effects: Effects) -> None:
         """Store results of effects as the state is stored."""
         if self._keeps_classes:
             effects.serde, effects.storable_classes = self.serde, self.known
@@ -399,12 +399,12 @@ class Saver(BaseCheckpointSaver[int]):
         """Return the breakpoints that a run stands at and nobody has let it pass yet."""
         return set()
 
-    def resume_values_by_interrupt(self, run: str, interrupts: Mapping[str, Any]) -> dict[str, Any]:
+    def read_resume_values_by_interrupt(self, run: str, interrupts: Mapping[str, Any]) -> dict[str, Any]:
         """Return interrupt id → what it is resumed with, for those with an answer or whose subtask is over.
 
         `interrupts`: interrupt id → its value.
         """
-        answered = request_keys_by_answered_interrupt(self.conn, run)
+        answered = read_keys_of_answered_interrupts(self.conn, run)
         return {
             name: True
             for name, value in interrupts.items()

@@ -8,9 +8,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from interlock.engine.store import encode_keys_parameter, keys_subquery_sql, open_reader, select_rows
+from interlock.engine.store import (
+    encode_json_keys_parameter,
+    json_keys_subquery_sql,
+    open_reader,
+    select_rows,
+)
 from interlock.engine.store.blobs import (
-    fetch_snapshot,
+    fetch_snapshot_if_missing,
     find_first_stored_commit,
     store_blob,
     store_snapshot_pack,
@@ -19,7 +24,7 @@ from interlock.engine.store.connection import Connection
 from interlock.engine.store.runs import (
     IGNORED,
     KeptIgnoredTests,
-    ignored_tests_of_options,
+    find_ignored_tests_in_options,
     list_ancestor_runs,
     list_related_runs,
     read_options,
@@ -85,7 +90,7 @@ class SqlSnapshots:
     _beginning: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held while the first of parallel calls keeps what all of them may change."""
 
-    async def snapshot_before(self, key: CallKey) -> None:
+    async def snapshot_before_call(self, key: CallKey) -> None:
         place = self._row_key(key)
         if place in self._snapshotted_calls:  # repeated after a kill: the first snapshot counts
             return
@@ -113,7 +118,7 @@ class SqlSnapshots:
             keep = self.keep_ignored
             if keep is None:
                 return
-            if not self._find_first_snapshot(repository) and not ignored_tests_of_options(
+            if not self._find_first_snapshot(repository) and not find_ignored_tests_in_options(
                 read_options(self.conn, self.run)
             ):
                 try:
@@ -134,18 +139,21 @@ class SqlSnapshots:
 
         What it came from may have worked in another folder; what else shares records with it began there later.
         """
-        query = f"select run, repository, before from snapshots where run in {keys_subquery_sql()} order by at, seq"
+        runs = json_keys_subquery_sql()
+        query = f"select run, repository, before from snapshots where run in {runs} order by at, seq"
         rows = self.conn.execute(query, (self._related_runs_parameter(),), tables=("snapshots",)).fetchall()
         own = {self.run, *list_ancestor_runs(self.conn, self.run)}
         return next((row for row in rows if row[0] in own or row[1] == repository.name), None)
 
     def _related_runs_parameter(self) -> str:
         """List this run and those that share records with it."""
-        return encode_keys_parameter([self.run, *list_related_runs(self.conn, self.run)])
+        return encode_json_keys_parameter([self.run, *list_related_runs(self.conn, self.run)])
 
     def _record_unsaved_call(self, key: CallKey) -> None:
         """Keep which call changes files that nothing can take back."""
-        kept = unsaved_calls_of_options(read_options(self.conn, self.run)) or UnsavedCalls(self._why, [], 0)
+        kept = find_unsaved_calls_in_options(read_options(self.conn, self.run)) or UnsavedCalls(
+            self._why, [], 0
+        )
         name = f"{key.message}.{key.index}.{key.attempt}"
         if name in kept.calls:
             return
@@ -155,7 +163,7 @@ class SqlSnapshots:
             kept = kept._replace(more=kept.more + 1)
         set_run_option(self.conn, self.run, UNSAVED, kept._asdict())
 
-    async def snapshot_after(self, key: CallKey, changed: str = "") -> None:
+    async def snapshot_after_call(self, key: CallKey, changed: str = "") -> None:
         place = self._row_key(key)
         if self._snapshotted_calls.get(place) is False and (commit := await self._take_snapshot(changed)):
             self._snapshotted_calls[place], self._newest = True, (key.message, commit)
@@ -187,7 +195,7 @@ class SqlSnapshots:
         """
         related = (self._related_runs_parameter(),)
         unseen = (
-            f"select count(*) from journal j where run in {keys_subquery_sql()} "
+            f"select count(*) from journal j where run in {json_keys_subquery_sql()} "
             "and planned is not null and state = 'done' and not exists "
             "(select 1 from snapshots s where (s.run, s.message, s.idx, s.attempt) = "
             "(j.run, j.message, j.idx, j.attempt))"
@@ -195,7 +203,7 @@ class SqlSnapshots:
         if self.conn.execute(unseen, related, tables=("journal", "snapshots")).fetchone()[0]:
             raise RunError("Files were changed before there was a snapshot of them.")
         begun = self.conn.execute(
-            f"select 1 from snapshots where run in {keys_subquery_sql()} limit 1",
+            f"select 1 from snapshots where run in {json_keys_subquery_sql()} limit 1",
             related,
             tables=("snapshots",),
         )
@@ -208,7 +216,7 @@ class SqlSnapshots:
         repository, (run, name, before) = self._made.repository, first
         if not self._fetch_commit(repository, name, before):
             raise RunError("The snapshot of the files that it began with is gone.")
-        ignored = ignored_tests_of_options(read_options(self.conn, run))
+        ignored = find_ignored_tests_in_options(read_options(self.conn, run))
         if ignored is None or not ignored.commit:
             raise RunError(ignored.why if ignored else f"{_WHY}: none were kept when the run began.")
         if not self._fetch_commit(repository, ignored.repository, ignored.commit):
@@ -218,7 +226,7 @@ class SqlSnapshots:
     def _fetch_commit(self, repository: "ShadowRepository", name: str, commit: str) -> bool:
         """Whether a commit that this repository lacks could be brought from the store, or from another repository."""
         if self.conn.blobs:
-            fetch_snapshot(self.conn, repository, commit)
+            fetch_snapshot_if_missing(self.conn, repository, commit)
         elif name != repository.name:
             repository.copy_missing_snapshots_from(
                 type(repository)(repository.folder.with_name(name)), [commit]
@@ -330,10 +338,10 @@ class UnsavedCalls(NamedTuple):
 def read_unsaved_calls(home: Path, run: str) -> UnsavedCalls | None:
     """The run's calls whose changes can't be taken back; None: there are none."""
     with open_reader(home) as conn:
-        return unsaved_calls_of_options(read_options(conn, run)) if conn else None
+        return find_unsaved_calls_in_options(read_options(conn, run)) if conn else None
 
 
-def unsaved_calls_of_options(options: Mapping[str, Any]) -> UnsavedCalls | None:
+def find_unsaved_calls_in_options(options: Mapping[str, Any]) -> UnsavedCalls | None:
     """As `unsaved`, of a run's options."""
     found: Mapping[str, Any] | None = options.get(UNSAVED)
     return UnsavedCalls(found["why"], found["calls"], found["more"]) if found else None

@@ -54,15 +54,15 @@ class SqliteConnection(Connection):
 
     def execute_raw(self, sql: str, values: Values = ()) -> Rows:
         if not self.buffers:
-            return self._conn.execute(sql, _number_parameters(values))
+            return self._conn.execute(sql, _name_parameters_by_number(values))
         with (
             self.write_lock
         ):  # a row that is fetched while another thread closes the connection would end the process
-            found = self._conn.execute(sql, _number_parameters(values))
+            found = self._conn.execute(sql, _name_parameters_by_number(values))
             return FetchedRows(found.rowcount, found.fetchall())
 
     def execute_many(self, sql: str, rows: Sequence[Values]) -> None:
-        self._conn.executemany(sql, map(_number_parameters, rows))
+        self._conn.executemany(sql, map(_name_parameters_by_number, rows))
 
     def write_buffered_rows(self, buffered: Iterable[Write]) -> None:
         for sql, alike in groupby(buffered, attrgetter("sql")):
@@ -76,7 +76,7 @@ class SqliteConnection(Connection):
     def database_transaction(self, synced: bool) -> Generator[None]:
         if not self._knows_audit:  # looked for once: the store of a replay has none
             self._knows_audit, self._audit = True, self._open_audit()
-        with self._full_sync() if synced else nullcontext():
+        with self._use_full_sync() if synced else nullcontext():
             self._conn.execute("begin immediate")
             try:
                 self._check_files_in_place()
@@ -126,7 +126,7 @@ class SqliteConnection(Connection):
                 )
 
     @contextmanager
-    def _full_sync(self) -> Generator[None]:
+    def _use_full_sync(self) -> Generator[None]:
         (before,) = self._conn.execute("pragma synchronous").fetchone()
         self._conn.execute("pragma synchronous = full")
         try:
@@ -143,7 +143,7 @@ def _file_identity(path: str) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
-def _number_parameters(values: Values) -> dict[str, object]:
+def _name_parameters_by_number(values: Values) -> dict[str, object]:
     """Parameters as SQLite takes `$1`, `$2`: by name."""
     return {str(number): value for number, value in enumerate(values, 1)}
 

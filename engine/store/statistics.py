@@ -110,16 +110,16 @@ def _request_sums(home: Path, by: By, since: float) -> Iterator[tuple[Any, Sums]
         yield name, Sums(asked=asked, given=answered - said_no, refused=said_no, waited_s=waited)
 
 
-def _group_key_sql(by: By, at: str) -> str:
+def _group_key_sql(by: By, time_column: str) -> str:
     if by == "day":
-        return f"cast(round({at} / {_UNIT_S}.0 - 0.5) as integer)"
+        return f"cast(round({time_column} / {_UNIT_S}.0 - 0.5) as integer)"
     return {"workflow": "r.workflow", "repository": "r.workspace", "model": "''"}[by]
 
 
 def _format_key(by: By, key: Any) -> str:
     if by == "day":
         return _format_day(key)
-    return _find_repository(key) if by == "repository" else str(key)
+    return _repository_or_workspace_folder(key) if by == "repository" else str(key)
 
 
 @lru_cache(maxsize=10_000)
@@ -128,7 +128,7 @@ def _format_day(unit: int) -> str:
 
 
 @lru_cache
-def _find_repository(workspace: str) -> str:
+def _repository_or_workspace_folder(workspace: str) -> str:
     """The repository around a folder, else the folder itself."""
     folder = Path(workspace)
     return str(next((one for one in (folder, *folder.parents) if (one / ".git").exists()), folder))

@@ -165,7 +165,7 @@ class StepLog:
     def record_decision(self, task: str, key: CallKey, decision: DecisionRecord) -> None:
         self._decided.setdefault(task, []).append(_DecisionNote(key, decision, unix_time()))
 
-    def commit(self) -> None:
+    def commit_progress(self) -> None:
         if self._conn is not None:
             self._conn.flush()
 
@@ -270,7 +270,7 @@ def write_step_rows(conn: Connection, steps: Iterable[StepRow], kinds: set[int])
     for (_, root_step, task, superstep), group in groupby(placed, _row_group_key):
         alike = [(step, where.mark) for _, step, where in group]
         (first, _), began = alike[0], min(step.started for step, _ in alike)
-        nodes = [_encode_node(conn, step, task, mark, began, kinds) for step, mark in alike]
+        nodes = [_encode_node_and_insert_kind(conn, step, task, mark, began, kinds) for step, mark in alike]
         row = {
             "run": first.run,
             "seq": first.seq,
@@ -288,7 +288,7 @@ def _row_group_key(placed: tuple[int, StepRow, _Where]) -> tuple[int, int, str, 
     return step.seq - place, step.root_step, where.task, where.superstep
 
 
-def _encode_node(
+def _encode_node_and_insert_kind(
     conn: Connection, step: StepRow, task: str, mark: str, began: float, kinds: set[int]
 ) -> Sequence[object]:
     namespace, own = _namespace_pattern(step.namespace, task)
@@ -321,10 +321,10 @@ def _kind_digest(shared: tuple[str, ...]) -> int:
     return int.from_bytes(hashlib.sha256("\0".join(shared).encode(errors="replace")).digest()[:5])
 
 
-def _note_to_json(note: _StepNote, prefix: int) -> dict[str, Any]:
-    """`prefix`: length of the graph's namespace, which is removed."""
-    within = [_note_to_json(done, prefix) for done in note.inside]
-    return {**vars(note), "namespace": note.namespace[prefix:], "keys": [*note.keys], "inside": within}
+def _note_to_json(note: _StepNote, prefix_length: int) -> dict[str, Any]:
+    """`prefix_length`: length of the graph's namespace, which is removed."""
+    within = [_note_to_json(done, prefix_length) for done in note.inside]
+    return {**vars(note), "namespace": note.namespace[prefix_length:], "keys": [*note.keys], "inside": within}
 
 
 def _note_from_json(note: Mapping[str, Any], prefix: str) -> _StepNote:

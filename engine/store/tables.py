@@ -159,7 +159,7 @@ TABLES = (
         holds={
             "options": f"{_PARSED}:parse_mapping",
             "input": f"{_PARSED}:parse_mapping",
-            "error": f"{_PARSED}:format_error",
+            "error": f"{_PARSED}:format_stored_error",
         },
         waits=True,
     ),

@@ -6,11 +6,11 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from interlock.engine.store import Store, encode_keys_parameter, keys_subquery_sql, select_rows
+from interlock.engine.store import Store, encode_json_keys_parameter, json_keys_subquery_sql, select_rows
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.runs import (
+    find_ignored_tests_in_options,
     find_root_task,
-    ignored_tests_of_options,
     keep_sealed,
     list_run_and_subtasks,
     read_options,
@@ -28,10 +28,10 @@ class RunLocation(NamedTuple):
     """`HOST:DIR` of the worker that has it; `NOWHERE`: none has it any more; empty: none had it yet."""
 
 
-def extend_moved_from(repository: Mapping[str, str], at: str) -> str:
+def make_extended_moved_from_option(repository: Mapping[str, str], location: str) -> str:
     """Return the option `moved_from`: the places that a run left, a line each. Files that git ignores stayed there."""
     before = repository.get("moved_from", "").splitlines()
-    return "\n".join(dict.fromkeys([*before, at]))
+    return "\n".join(dict.fromkeys([*before, location]))
 
 
 def read_run_location(conn: Connection, run: str) -> RunLocation:
@@ -39,7 +39,7 @@ def read_run_location(conn: Connection, run: str) -> RunLocation:
     return RunLocation(folder, read_repository_option(conn, run).get("at", ""))
 
 
-def _list_runs_in_folder(conn: Connection, run: str) -> list[str]:
+def _list_runs_in_same_clone(conn: Connection, run: str) -> list[str]:
     """The run, and those that work in the same clone: subtasks, what carries out its plan, what delivers it."""
     place = read_run_location(conn, run)
     if not place.at:
@@ -66,52 +66,52 @@ def find_first_snapshot(conn: Connection, run: str) -> str:
 
 def _list_stored_snapshots(conn: Connection, run: str) -> list[tuple[float, int, str, str]]:
     """Time, place in the run, name and base of each snapshot of the run's folder."""
-    runs = _list_runs_in_folder(conn, run)
+    runs = _list_runs_in_same_clone(conn, run)
     query = (
         f"select s.at, s.seq, b.name, b.base from snapshots s join blobs b on b.part = 0 "
-        f"and b.name in ('snapshots/' || s.before, 'snapshots/' || s.after) where s.run in {keys_subquery_sql()}"
+        f"and b.name in ('snapshots/' || s.before, 'snapshots/' || s.after) where s.run in {json_keys_subquery_sql()}"
     )
-    rows = conn.execute(query, (encode_keys_parameter(runs),)).fetchall()
+    rows = conn.execute(query, (encode_json_keys_parameter(runs),)).fetchall()
     if changed := read_repository_option(conn, run).get("changed"):
         by_person = "select $1, 0, name, base from blobs where part = 0 and name = $2"
         rows += conn.execute(by_person, (unix_time(), f"snapshots/{changed}")).fetchall()
     return [(at, seq, name.removeprefix("snapshots/"), base) for at, seq, name, base in rows]
 
 
-def note_changed_files(conn: Connection, run: str, commit: str, *, elsewhere: bool) -> None:
+def record_snapshot_of_person_changes(conn: Connection, run: str, commit: str, *, elsewhere: bool) -> None:
     """Inside a transaction: a person changed the files, which are as this snapshot now.
 
     `elsewhere`: not in the clone of a worker, which is then to be made anew.
     """
-    for name in _list_runs_in_folder(conn, run):
+    for name in _list_runs_in_same_clone(conn, run):
         kept = read_repository_option(conn, name)
         place = {"at": NOWHERE} if elsewhere else {}
         if elsewhere and kept.get("at", NOWHERE) != NOWHERE:
-            place["moved_from"] = extend_moved_from(kept, kept["at"])
+            place["moved_from"] = make_extended_moved_from_option(kept, kept["at"])
         set_repository_option(conn, name, {**kept, "changed": commit, **place})
 
 
-def move_rows_to_folder(
+def change_folder_in_run_rows(
     conn: Connection, run: str, old: RunLocation, folder: str, repository: Mapping[str, str], note: str
 ) -> None:
     """Inside a transaction: the run, and those that work with it, have their files in another folder.
 
     `note`: what their models are told.
     """
-    for name in _list_runs_in_folder(conn, run):
+    for name in _list_runs_in_same_clone(conn, run):
         now = {key: repository[key] for key in ("commit", "at", "moved_from") if key in repository}
         set_repository_option(conn, name, {**read_repository_option(conn, name), **now})
         # The paths of changes that a kill may have cut off; others are told with their host's.
-        _move_run_rows(conn, name, old.folder, folder, "state = 'intent' and planned is not null")
+        _change_folder_in_rows(conn, name, old.folder, folder, "state = 'intent' and planned is not null")
         if note:
             add_undo_note(conn, name, note)
 
 
-def move_task_to_folder(home: Path, run: str, folder: str) -> None:
+def change_task_folder_in_store(home: Path, run: str, folder: str) -> None:
     """The run, and the task and subtasks that it belongs to, work in another folder; their snapshots come along."""
-    from interlock.services.snapshots.snapshots import repository_name
+    from interlock.services.snapshots.snapshots import shadow_repository_name
 
-    store, name = Store(home), repository_name(Path(folder))
+    store, name = Store(home), shadow_repository_name(Path(folder))
     with closing(store.connect("FULL")) as conn:
         old, runs = (
             read_run_location(conn, run).folder,
@@ -121,7 +121,7 @@ def move_task_to_folder(home: Path, run: str, folder: str) -> None:
             _copy_snapshots_to_repository(conn, one, home / "snapshots", name)
         with conn.transaction():
             for one in runs:
-                _move_run_rows(conn, one, old, folder, "planned is not null")
+                _change_folder_in_rows(conn, one, old, folder, "planned is not null")
                 conn.update("snapshots", {"repository": name}, {"run": one})
 
 
@@ -142,17 +142,17 @@ def list_snapshots_by_repository(conn: Connection, run: str) -> dict[str, list[s
     rows = conn.execute("select repository, before, after from snapshots where run = $1 order by seq", (run,))
     for repository, *commits in rows.fetchall():
         found.setdefault(repository, []).extend(filter(None, commits))
-    if ignored := ignored_tests_of_options(read_options(conn, run)):
+    if ignored := find_ignored_tests_in_options(read_options(conn, run)):
         found.setdefault(ignored.repository, []).extend(filter(None, [ignored.commit]))
     return found
 
 
-def _move_run_rows(conn: Connection, run: str, old: str, folder: str, planned: str) -> None:
-    """`planned`: which calls' paths."""
+def _change_folder_in_rows(conn: Connection, run: str, old: str, folder: str, planned_condition: str) -> None:
+    """`planned_condition`: which calls' paths."""
     with keep_sealed(conn, run):
         conn.update("runs", {"workspace": folder}, {"run": run})
     move_request_paths(conn, run, old, folder)
-    _move_planned_paths(conn, run, old, folder, planned)
+    _move_planned_paths(conn, run, old, folder, planned_condition)
 
 
 def set_repository_option(conn: Connection, run: str, repository: Mapping[str, str]) -> None:
@@ -175,22 +175,22 @@ def move_request_paths(conn: Connection, run: str, old: str, new: str) -> None:
     for name, text in rows.fetchall():
         request = json.loads(text)
         for file in request.get("files", ()):
-            file["path"] = _moved_path(file["path"], old, new)
+            file["path"] = _rebase_path(file["path"], old, new)
         conn.update("approvals", {"request": json.dumps(request)}, {"id": name})
 
 
-def _move_planned_paths(conn: Connection, run: str, old: str, new: str, which: str) -> None:
+def _move_planned_paths(conn: Connection, run: str, old: str, new: str, condition: str) -> None:
     rows = conn.execute(
-        f"select message, idx, attempt, planned from journal where run = $1 and {which}", (run,)
+        f"select message, idx, attempt, planned from journal where run = $1 and {condition}", (run,)
     )
     for message, idx, attempt, text in rows.fetchall():
         planned: dict[str, Any] = json.loads(text)
-        planned["path"] = _moved_path(planned["path"], old, new)
+        planned["path"] = _rebase_path(planned["path"], old, new)
         where = {"run": run, "message": message, "idx": idx, "attempt": attempt}
         conn.update("journal", {"planned": json.dumps(planned)}, where)
 
 
-def _moved_path(path: str, old: str, new: str) -> str:
+def _rebase_path(path: str, old: str, new: str) -> str:
     return str(Path(new, Path(path).relative_to(old))) if Path(path).is_relative_to(old) else path
 
 

@@ -21,7 +21,7 @@ from interlock.engine.driver.run_config import prepare_run
 from interlock.engine.driver.run_definition import options_to_store
 from interlock.engine.options import Options
 from interlock.engine.store import Store, explain_store_errors, is_server_address, mask_password
-from interlock.engine.store.approvals import SqlApprovals, number_requests
+from interlock.engine.store.approvals import SqlApprovals, assign_request_numbers
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.foreign_saver import ForeignSaver, LazyMemoryStore
 from interlock.engine.store.runs import NewRun, insert_run, new_run_id, set_run_status
@@ -41,7 +41,7 @@ def adopt_thread(workflow: str, url: str, thread: str, options: Options) -> str:
     """
     workflow = workflow or require_only_graph(options)
     chosen, source = find_workflow(workflow, options)
-    form = chosen.thread_format()
+    form = chosen.require_thread_format()
     prepared = prepare_run(replace(options, source=source), chosen.needs_model)
     store, run = Store(options.home), new_run_id()
     store.create_or_migrate()
@@ -58,7 +58,7 @@ def adopt_thread(workflow: str, url: str, thread: str, options: Options) -> str:
             for one in found:
                 saver.import_checkpoint(run, one)
             try:
-                _derive_run_rows(conn, chosen, saver, run)
+                _write_rows_from_checkpoints(conn, chosen, saver, run)
             except RunError as misfit:
                 why = str(misfit).partition(": ")[2].partition(", which")[0]
                 raise UserError(
@@ -68,7 +68,7 @@ def adopt_thread(workflow: str, url: str, thread: str, options: Options) -> str:
     return run
 
 
-def _derive_run_rows(conn: Connection, chosen: Pipeline, saver: ForeignSaver, run: str) -> None:
+def _write_rows_from_checkpoints(conn: Connection, chosen: Pipeline, saver: ForeignSaver, run: str) -> None:
     """Derive from the checkpoints what the run's lists and pages show."""
     graph = chosen.declared_graph()
     app: Any = graph.compile(saver)
@@ -83,7 +83,7 @@ def _derive_run_rows(conn: Connection, chosen: Pipeline, saver: ForeignSaver, ru
     waits = {item.id for item in pending_interrupts(snapshot)}
     status = "waiting" if waits else "open" if snapshot.tasks else "done"
     set_run_status(conn, run, status, "done" if status == "done" else "", snapshot.metadata["step"])
-    number_requests(conn, run)
+    assign_request_numbers(conn, run)
 
 
 def _list_innermost_tasks(snapshot: Any) -> list[Any]:

@@ -59,7 +59,7 @@ def fork_run(
     _refuse_open_subtask(home, run, point)
     files = RunFiles(home, run)
     if in_place:
-        files.check_not_driven()
+        files.check_workspace_not_driven()
         if step is not None and not point.parked:
             files.run_restore_plan(files.plan_restore(step)[0])
         return _copy_rows_and_plans(home, run, point, Path(run.workspace))
@@ -89,18 +89,18 @@ def _refuse_open_subtask(home: Path, run: RunRow, point: _ForkPoint) -> None:
         )
 
 
-def _choose_fork_id_and_folder(beside: Path, workspace: Path | None) -> tuple[str, Path]:
+def _choose_fork_id_and_folder(base_folder: Path, workspace: Path | None) -> tuple[str, Path]:
     fork = new_run_id()
-    folder = (workspace or beside.with_name(f"{beside.name}-{fork}")).expanduser().absolute()
+    folder = (workspace or base_folder.with_name(f"{base_folder.name}-{fork}")).expanduser().absolute()
     return fork, folder.parent.resolve() / folder.name
 
 
 def _find_unfinished_fork(
-    home: Path, run: RunRow, point: _ForkPoint, beside: Path, workspace: Path | None
+    home: Path, run: RunRow, point: _ForkPoint, base_folder: Path, workspace: Path | None
 ) -> tuple[str, Path] | None:
     """A fork that a kill cut off between persisting its rows and creating its folder."""
     for fork, folder in list_undriven_forks(home, run.run, point.at.step):
-        wanted = workspace is None or folder == _choose_fork_id_and_folder(beside, workspace)[1]
+        wanted = workspace is None or folder == _choose_fork_id_and_folder(base_folder, workspace)[1]
         if wanted and not folder.exists():
             return fork, folder
     return None
@@ -155,7 +155,7 @@ def _folder_error(folder: Path, error: OSError) -> UserError:
 def _copy_rows_and_plans(home: Path, run: RunRow, point: _ForkPoint, folder: Path, fork: str = "") -> Forked:
     """Copy the run's rows and plans; idempotent."""
     fork = fork or new_run_id()
-    row = {"workspace": str(folder), **_columns_at_step(point, run)}
+    row = {"workspace": str(folder), **_run_columns_at_step(point, run)}
     options = read_run_options(home, run.run)
     if options.get("repository"):  # the fork is this host's, in a folder
         options["repository"] = None
@@ -169,7 +169,7 @@ def _copy_rows_and_plans(home: Path, run: RunRow, point: _ForkPoint, folder: Pat
     return Forked(fork, run.run, point.at.step, str(folder))
 
 
-def _columns_at_step(point: _ForkPoint, run: RunRow) -> dict[str, Any]:
+def _run_columns_at_step(point: _ForkPoint, run: RunRow) -> dict[str, Any]:
     """The run's columns as of this step: `open` if something is due."""
     made = unix_time()
     now = {"created": made, "updated": made, "step": point.at.step}

@@ -26,7 +26,7 @@ from interlock.engine.store.foreign_saver import list_task_writes, make_saver, r
 from interlock.engine.store.run_copies import read_answered_requests
 from interlock.engine.store.runs import read_run_options
 from interlock.engine.store.steps import StepLog
-from interlock.graphs.foreign_callbacks import isolate_output_and_exits
+from interlock.graphs.foreign_callbacks import redirect_stdout_and_catch_exits
 from interlock.graphs.foreign_interrupts import RecordedAnswers
 from interlock.graphs.foreign_node_sources import node_sources
 from interlock.graphs.foreign_requests import format_payload_for_display
@@ -79,7 +79,7 @@ class NodeReplacement:
         return node == self.node and (self.since is None or step > self.since)
 
 
-async def apply_recorded_writes(
+async def replay_recorded_supersteps(
     home: Path, row: RunRow, chosen: Pipeline, until: int | None, replacement: NodeReplacement | None = None
 ) -> list[Superstep]:
     """Apply a run's recorded writes, from its start to the first difference, or to a step.
@@ -121,16 +121,20 @@ def _list_newest_branch_checkpoints(saver: Any, run: str) -> list[Any]:
     return line[::-1]
 
 
-def is_same_as_recorded(made: Superstep) -> bool:
-    return made.recorded == made.replayed and made.now is not None and not unequal_keys(made.values, made.now)
+def is_same_as_recorded(superstep: Superstep) -> bool:
+    return (
+        superstep.recorded == superstep.replayed
+        and superstep.now is not None
+        and not list_differing_keys(superstep.values, superstep.now)
+    )
 
 
-def unequal_keys(was: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+def list_differing_keys(recorded: Mapping[str, Any], replayed: Mapping[str, Any]) -> list[str]:
     """Return the keys whose values differ, but for random ids of messages."""
     return sorted(
         key
-        for key in {**was, **now}
-        if text_without_random_ids(was.get(key, ...)) != text_without_random_ids(now.get(key, ...))
+        for key in {**recorded, **replayed}
+        if text_without_random_ids(recorded.get(key, ...)) != text_without_random_ids(replayed.get(key, ...))
     )
 
 
@@ -170,7 +174,7 @@ class _RecordedRun:
             return Superstep(step, (), values, (), values)
         recorded = self._tasks.get(before.config["configurable"]["checkpoint_id"], {})
         names = _sort_visible_nodes(recorded.values())
-        due = _replace_by_error_handlers(app, due_tasks(app, before), recorded)
+        due = _replace_failed_nodes_with_handlers(app, due_tasks(app, before), recorded)
         today = _sort_visible_nodes(task.name for task in due)
         if names != today:
             unknown = not recorded
@@ -192,7 +196,7 @@ class _RecordedRun:
             why = f"{type(error).__name__}: {' '.join(str(error).split())}"
             return Superstep(step, names, values, today, None, why, "node")
         done = Superstep(step, names, values, today, _plain_channel_values(saver, made))
-        if is_same_as_recorded(done) or differing_state_keys(done):
+        if is_same_as_recorded(done) or list_differing_state_keys(done):
             return done
         # The state is the same, and leads elsewhere.
         ahead = after._replace(checkpoint=made, pending_writes=[])
@@ -206,14 +210,14 @@ class _RecordedRun:
     def _find_changed_node(self, recorded: Mapping[str, str], step: int) -> str:
         """The first of these tasks' nodes whose code isn't what it was; empty: none."""
         for task, node in recorded.items():
-            then = self._sources_of_task(task).get(node)
+            then = self._node_sources_when_task_ran(task).get(node)
             if self._instead and self._instead.is_used_for(node, step):
                 continue
             if then and node in self._today and then["source"] != self._today[node]["source"]:
                 return node
         return ""
 
-    def _sources_of_task(self, task: str) -> Mapping[str, Any]:
+    def _node_sources_when_task_ran(self, task: str) -> Mapping[str, Any]:
         """What the nodes were made of when a task ran."""
         started = self._started.get(task[:8])
         known = [one["nodes"] for one in self._sources if started is None or one["since"] <= started]
@@ -232,7 +236,7 @@ class _RecordedRun:
             ids = left[task.name]
             own = ids.pop(ids.index(task.id)) if task.id in ids else ids.pop(0)
             wrote = [(channel, value) for t, channel, value in before.pending_writes if t == own]
-            then = self._sources_of_task(own).get(task.name)
+            then = self._node_sources_when_task_ran(own).get(task.name)
             if then is not None:
                 fixed = [pair for pair in wrote if pair[0] not in then["fixed"]]
                 wrote = [*fixed, *unconditional_writes(app, task.name)]
@@ -247,7 +251,7 @@ class _RecordedRun:
         patch_interrupt()
         token = QUESTIONS.set(self._answers)
         try:
-            with isolate_output_and_exits():
+            with redirect_stdout_and_catch_exits():
                 return await run_function_as_node(app, before, task, function, context)
         finally:
             QUESTIONS.reset(token)
@@ -260,7 +264,7 @@ _RETURNED = "__return__"
 """What a `@task` writes: it is a part of the node that called it."""
 
 
-def _replace_by_error_handlers(
+def _replace_failed_nodes_with_handlers(
     app: Any, due: Sequence[DueTask], recorded: Mapping[str, str]
 ) -> list[DueTask]:
     """The tasks, with its error handler in place of a node that raised when the run was recorded."""
@@ -281,9 +285,9 @@ def _plain_channel_values(saver: Any, checkpoint: Any) -> dict[str, Any]:
     return decode_checkpoint(*saver.serde.dumps_typed(checkpoint))["channel_values"]
 
 
-def differing_state_keys(made: Superstep) -> list[str]:
+def list_differing_state_keys(superstep: Superstep) -> list[str]:
     """Keys of the state whose values differ after a superstep."""
-    keys = unequal_keys(made.values, made.now) if made.now is not None else []
+    keys = list_differing_keys(superstep.values, superstep.now) if superstep.now is not None else []
     return [key for key in keys if not is_internal_channel(key) and not key.startswith("join:")]
 
 

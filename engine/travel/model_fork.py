@@ -17,7 +17,7 @@ from interlock.engine.driver.run_definition import restore_options
 from interlock.engine.driver.stop import provide_stop
 from interlock.engine.options import Decision, Options, Outcome, Renderer
 from interlock.engine.read import RunRow
-from interlock.engine.store.run_copies import change_newest_checkpoint
+from interlock.engine.store.run_copies import change_options_and_newest_checkpoint
 from interlock.engine.store.runs import read_run_options
 from interlock.engine.travel.fork import Forked, fork_run
 from interlock.engine.travel.replay import (
@@ -50,12 +50,12 @@ class ModelForkResult:
     outcome: Outcome
 
 
-async def fork_with_model(
+async def fork_and_drive_with_model(
     home: Path, name: str, model: str, step: int | None, renderers: Sequence[Renderer] = ()
 ) -> ModelForkResult:
     """Fork at a root step, by default the first, and drive the fork. Raises `UserError` before it forks."""
     row, chosen, recorded = load_recorded_run(home, name)
-    options = _prepare_options(home, row, chosen, model)
+    options = _make_checked_fork_options(home, row, chosen, model)
     fork = fork_run(home, row.run, recorded[0].step if step is None else step)
     _set_fork_model(home, fork.run, model)
     outcome = await _drive_fork(home, row.run, fork, options, renderers)
@@ -65,7 +65,7 @@ async def fork_with_model(
     )
 
 
-def _prepare_options(home: Path, row: RunRow, chosen: Pipeline, model: str) -> Options:
+def _make_checked_fork_options(home: Path, row: RunRow, chosen: Pipeline, model: str) -> Options:
     """The options to drive the fork with; `prepare` raises what is wrong with them."""
     kept = {**read_run_options(home, row.run), "fake": None, "record_to": None}
     options = Options(home=home, model=model, env=dict(os.environ))
@@ -82,7 +82,9 @@ def _set_fork_model(home: Path, fork: str, model: str) -> None:
         for channels in (values, pending_input(values)):
             channels |= {k: v for k, v in (("model", model), ("sticky_model", "")) if k in channels}
 
-    change_newest_checkpoint(home, fork, {"model": model, "fake": None, "record_to": None}, changed)
+    change_options_and_newest_checkpoint(
+        home, fork, {"model": model, "fake": None, "record_to": None}, changed
+    )
 
 
 async def _drive_fork(
@@ -93,7 +95,9 @@ async def _drive_fork(
         modes: Any = {name: value for name, value in asked.items() if name != "chosen_mode"}
         given, text = replace(options, **modes), prompt and prompt.text
         with provide_stop() as stop:
-            return await runner.resume_run(run, decisions, text, given, renderers, stop, follow=False)
+            return await runner.resume_run(
+                run, decisions, text, given, renderers, stop, drive_successors=False
+            )
 
     people = RecordedPeople(home, run, _approval_request_identity)
     prompts = list_later_prompts(home, run, fork.step)

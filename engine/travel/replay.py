@@ -24,7 +24,14 @@ from interlock.engine.driver.decision_loop import Decider, run_decision_loop
 from interlock.engine.driver.run_definition import restore_options
 from interlock.engine.driver.stop import Stop, provide_stop
 from interlock.engine.options import Decision, Options, Outcome, Pending
-from interlock.engine.read import RunRow, Step, find_run, list_root_step_rows, root_node_path, steps_from_rows
+from interlock.engine.read import (
+    RunRow,
+    Step,
+    count_consecutive_root_nodes,
+    find_run,
+    list_root_step_rows,
+    steps_from_rows,
+)
 from interlock.engine.store import Store, open_reader
 from interlock.engine.store.chain import SqlChain
 from interlock.engine.store.checkpoints import list_root_checkpoints
@@ -40,18 +47,18 @@ from interlock.engine.store.steps import StepLog
 from interlock.engine.travel.fork import find_fork_point
 from interlock.engine.travel.langgraph_replay import (
     NodeReplacement,
-    apply_recorded_writes,
-    differing_state_keys,
     is_same_as_recorded,
+    list_differing_keys,
+    list_differing_state_keys,
+    replay_recorded_supersteps,
     text_without_random_ids,
-    unequal_keys,
 )
 from interlock.engine.travel.replay_services import (
     RecordedNodeWrites,
     ReplayRecord,
     make_script_entries,
     read_replay_record,
-    replace_services_by_record,
+    replace_tools_and_hooks_with_record,
 )
 from interlock.engine.workflows import error_line_number, execute_file, load_recorded_workflow
 from interlock.graphs.graph_changes import replace_node_when
@@ -83,7 +90,7 @@ class NodeSwap:
     def apply_to_workflow(self, pipeline: Pipeline) -> Pipeline:
         """The workflow with the swap. Raises `UserError` if it doesn't fit."""
         try:
-            return replace_node_when(pipeline, self.place, self.function, self._is_due)
+            return replace_node_when(pipeline, self.place, self.function, self._is_swap_due)
         except SetupError as error:
             raise UserError(f"{self.source} doesn't fit {pipeline.name!r}: {error}") from error
 
@@ -92,17 +99,17 @@ class NodeSwap:
             self._steps = services.deps.steps
         return services
 
-    def _is_due(self) -> bool:
+    def _is_swap_due(self) -> bool:
         return self.since is None or self._steps is None or self._steps.root_step >= self.since
 
 
-def parse_swap(text: str, since: int | None) -> NodeSwap:
+def load_node_swap(text: str, since: int | None) -> NodeSwap:
     """Parse `NODE=FILE.py:FUNCTION`. Raises `UserError` for another form, `ConfigError` for an unusable file."""
-    place, function = _load_swap(text, find_node_spec)
+    place, function = _load_place_and_function(text, find_node_spec)
     return NodeSwap(place, function, text.partition("=")[2], since)
 
 
-def _load_swap(text: str, is_node: Callable[[Any], object] | None) -> tuple[str, Any]:
+def _load_place_and_function(text: str, is_node: Callable[[Any], object] | None) -> tuple[str, Any]:
     place, _, source = text.partition("=")
     name, _, function = source.rpartition(":")
     if not (place and name and function):
@@ -173,17 +180,17 @@ async def replay_run(
         find_fork_point(home, row, until)
     if not chosen.should_run_nodes_in_replay(live):
         return await _replay_langgraph(home, row, chosen, recorded, until, swap_text)
-    swap = parse_swap(swap_text, until) if swap_text else None
+    swap = load_node_swap(swap_text, until) if swap_text else None
     last = None if swap else _last_comparable_step(row, recorded, until)
     with TemporaryDirectory(prefix="interlock-replay-") as folder, provide_stop() as stop:
         store = Store(Path(folder, "home")).create_or_migrate()
         script = Path(folder, "script.json")
-        _fill_replay_store(home, store, row.run, script)
+        _fill_replay_store_and_script(home, store, row.run, script)
         started = time.monotonic()
         end = _ReplayEnd(row.run, last, stop)
         taken = _list_root_steps(home, row.run)
         seen = RecordedNodeWrites(home, row, {point.step: point.values for point in recorded}, taken)
-        with _collect_garbage_seldom():
+        with _collect_garbage_less_often():
             outcome = await _drive_replay(home, store, row, chosen, script, swap, end, seen)
         took = time.monotonic() - started
         made = list_replay_points(store.home, row.run, chosen)
@@ -198,18 +205,18 @@ async def replay_run(
                 f" until then. To repeat it up to a step: interlock replay {row.run} --until STEP"
             )
         if found is not None:
-            found["requests"] = _list_differing_requests(home, store.home, row.run)
+            found["requests"] = _list_first_differing_requests(home, store.home, row.run)
             error = outcome.error if outcome else None
             is_script = error and error.get("type") == "script"
             found["error"] = {**error, "message": _NO_REPLY} if error and is_script else error
-        ways = Paths(_path_until(taken, last), read_root_path(store.home, row.run, last))
+        ways = Paths(_root_path_until_step(taken, last), read_root_path(store.home, row.run, last))
     roots = (step for step in taken if not step.failed)
     ran = sum(step.ms for step in roots if last is None or step.step <= last) / 1000
     return ReplayResult(row.run, within, recorded, found, ways, ran, took)
 
 
 @contextmanager
-def _collect_garbage_seldom() -> Generator[None]:
+def _collect_garbage_less_often() -> Generator[None]:
     """Look for garbage less often: a long run's record is much to look through, and took a seventh of a replay."""
     usual = gc.get_threshold()
     gc.set_threshold(100_000, 20, 100)
@@ -228,7 +235,7 @@ def _load_current_workflow(home: Path, row: RunRow) -> Pipeline:
     return chosen
 
 
-def list_live_replay_nodes(home: Path, name: str, until: int | None = None) -> list[tuple[str, int]]:
+def list_nodes_of_live_replay(home: Path, name: str, until: int | None = None) -> list[tuple[str, int]]:
     """Return the nodes that a live replay of a run runs. Raise `UserError` if its workflow has none."""
     row, chosen, _ = load_recorded_run(home, name)
     chosen.should_run_nodes_in_replay(live=True)
@@ -243,9 +250,9 @@ async def _replay_langgraph(
     until: int | None,
     swap_text: str | None,
 ) -> ReplayResult:
-    instead = NodeReplacement(*_load_swap(swap_text, None), until) if swap_text else None
+    instead = NodeReplacement(*_load_place_and_function(swap_text, None), until) if swap_text else None
     started = time.monotonic()
-    made = await apply_recorded_writes(home, row, chosen, None if instead else until, instead)
+    made = await replay_recorded_supersteps(home, row, chosen, None if instead else until, instead)
     took = time.monotonic() - started
     points = [
         _make_replay_point(one.step, one.replayed, chosen.state_to_compare(one.now))
@@ -260,13 +267,13 @@ async def _replay_langgraph(
         found = {
             "step": last.step,
             **sides,
-            "keys": differing_state_keys(last),
+            "keys": list_differing_state_keys(last),
             "requests": [],
             "error": error,
         }
     ways = Paths(
         *(
-            _path_of_supersteps(side)
+            _count_consecutive_nodes(side)
             for side in ([one.recorded for one in made], [one.replayed for one in made])
         )
     )
@@ -275,14 +282,14 @@ async def _replay_langgraph(
     return ReplayResult(row.run, points, recorded, found, ways, ran, took)
 
 
-def _path_of_supersteps(supersteps: Sequence[Sequence[str]]) -> list[tuple[str, int]]:
+def _count_consecutive_nodes(supersteps: Sequence[Sequence[str]]) -> list[tuple[str, int]]:
     nodes = groupby(chain.from_iterable(supersteps))
     return [(node, len([*times])) for node, times in nodes]
 
 
-def _make_replay_point(step: int, nodes: tuple[str, ...], kept: Mapping[str, Any]) -> ReplayPoint:
-    digest = hashlib.sha256(text_without_random_ids(kept).encode()).hexdigest()
-    return ReplayPoint(step, nodes, digest, kept)
+def _make_replay_point(step: int, nodes: tuple[str, ...], state: Mapping[str, Any]) -> ReplayPoint:
+    digest = hashlib.sha256(text_without_random_ids(state).encode()).hexdigest()
+    return ReplayPoint(step, nodes, digest, state)
 
 
 _NO_REPLY = "The record has no further reply of the model."
@@ -308,16 +315,16 @@ def load_recorded_run(home: Path, name: str) -> tuple[RunRow, Pipeline, list[Rep
 
 def read_root_path(home: Path, run: str, until: int | None = None) -> list[tuple[str, int]]:
     """The path of a run, up to a root step."""
-    return _path_until(_list_root_steps(home, run), until)
+    return _root_path_until_step(_list_root_steps(home, run), until)
 
 
 def _list_root_steps(home: Path, run: str) -> list[Step]:
     return steps_from_rows(home, run, list_root_step_rows(home, run))
 
 
-def _path_until(taken: Sequence[Step], until: int | None) -> list[tuple[str, int]]:
+def _root_path_until_step(taken: Sequence[Step], until: int | None) -> list[tuple[str, int]]:
     within = (step for step in taken if until is None or step.step <= until)
-    return root_node_path([step for step in within if not is_hidden_node(step.node)])
+    return count_consecutive_root_nodes([step for step in within if not is_hidden_node(step.node)])
 
 
 def list_replay_points(home: Path, run: str, chosen: Pipeline) -> list[ReplayPoint]:
@@ -351,7 +358,7 @@ def find_divergence(recorded: list[ReplayPoint], made: list[ReplayPoint]) -> dic
         if old is None or new is None:
             return {**describe_divergent_step(old, new), "keys": []}
         if (old.nodes, old.state) != (new.nodes, new.state):
-            keys = [key for key in unequal_keys(old.values, new.values) if key != "label"]
+            keys = [key for key in list_differing_keys(old.values, new.values) if key != "label"]
             if keys or old.nodes != new.nodes:
                 return {**describe_divergent_step(old, new), "keys": keys}
     return None
@@ -363,7 +370,7 @@ def describe_divergent_step(old: ReplayPoint | None, new: ReplayPoint | None) ->
     return {"step": one.step if (one := old or new) else 0, **sides}
 
 
-def _list_differing_requests(home: Path, other: Path, run: str) -> list[str]:
+def _list_first_differing_requests(home: Path, other: Path, run: str) -> list[str]:
     """The first request of each role that differs from the recorded one."""
     was, found = read_request_hashes(home, run), dict[str, str]()
     for (agent, role, ordinal), digest in read_request_hashes(other, run).items():
@@ -372,7 +379,7 @@ def _list_differing_requests(home: Path, other: Path, run: str) -> list[str]:
     return [*found.values()]
 
 
-def _fill_replay_store(home: Path, store: Store, run: str, script: Path) -> None:
+def _fill_replay_store_and_script(home: Path, store: Store, run: str, script: Path) -> None:
     """Copy what the replay may know, and write its models' replies as a script."""
     seed_replay_store(home, store, run, script)
     with closing(store.connect()) as conn:
@@ -425,7 +432,7 @@ async def _drive_replay(
         if own.journal.run not in records:
             records[own.journal.run] = read_replay_record(own, hooked)
         rewired = swap.attach_to_services(own) if swap else end.attach_to_services(own)
-        return replace_services_by_record(rewired, records[own.journal.run])
+        return replace_tools_and_hooks_with_record(rewired, records[own.journal.run])
 
     origins = [*_list_fork_origins(home, row)]
     begun: list[DriveServices] = []  # the drive before: the next one needn't read its messages again

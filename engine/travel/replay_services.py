@@ -87,7 +87,7 @@ def read_replay_record(services: DriveServices, hooked_events: str) -> ReplayRec
     """Read the record. `hooked_events`: the events that had hooks."""
     journal = services.journal
     hooks = RecordedHooks(hooked_events, journal.conn, journal.outputs, journal.run)
-    chain = SqlChain(journal.conn).list_message_records(journal.run)
+    chain = SqlChain(journal.conn).list_all_message_records(journal.run)
     messages = [(parent, services.transcript.read_message(name)) for name, parent in chain]
     undone: dict[str, list[str]] = {}
     for parent, message in messages:
@@ -98,7 +98,7 @@ def read_replay_record(services: DriveServices, hooked_events: str) -> ReplayRec
     )
 
 
-def replace_services_by_record(services: DriveServices, record: ReplayRecord) -> DriveServices:
+def replace_tools_and_hooks_with_record(services: DriveServices, record: ReplayRecord) -> DriveServices:
     """The drive's services, with the record in place of tools, hooks and the workspace."""
     journal = services.journal
     services.mcp().switch_to_replay(read_recorded_server_replies(journal.conn))
@@ -109,7 +109,7 @@ def replace_services_by_record(services: DriveServices, record: ReplayRecord) ->
         None,
         hash_prompts("context"),
     )
-    transcript.recorded = partial(_replace_context_message, record.context.messages, same_context)
+    transcript.recorded = partial(_use_recorded_context_message, record.context.messages, same_context)
     kept = RecordedJournal(**{name: getattr(journal, name) for name in _JOURNAL}, recorded=record.undone)
     toolset, hooks = RecordedToolset(services.deps.toolset, record.results), record.hooks
     deps = replace(services.deps, journal=kept, toolset=toolset, hooks=hooks, snapshots=NoSnapshots())
@@ -131,15 +131,15 @@ def replace_services_by_record(services: DriveServices, record: ReplayRecord) ->
 _JOURNAL = ("conn", "transcript", "outputs", "run", "epoch", "redact")
 
 
-def _replace_context_message(
-    contexts: Mapping[str, Message], alike: bool, parent: str, message: Message
+def _use_recorded_context_message(
+    contexts: Mapping[str, Message], has_same_prompts: bool, parent: str, message: Message
 ) -> Message:
     """Replace a context message (workspace, repository, date) by the recorded one.
 
-    `contexts`: by the record before. Without `alike`, the prompts that make it have changed since, so its structured
-    form is kept.
+    `contexts`: by the record before. Without `has_same_prompts`, the prompts that make it have changed since, so its
+    structured form is kept.
     """
-    if (not alike and not isinstance(message.content, str)) or message.origin != "context":
+    if (not has_same_prompts and not isinstance(message.content, str)) or message.origin != "context":
         return message
     return contexts.get(parent, message)
 
@@ -175,7 +175,9 @@ class RecordedContext:
         facts = self._inner.system_facts()
         return replace(facts, in_git=facts.in_git or self._was_in_git)
 
-    def load_subdirectory_memory(self, paths: Sequence[str], seen: Collection[str]) -> Sequence[MemoryText]:
+    def load_subdirectory_memory_files(
+        self, paths: Sequence[str], seen: Collection[str]
+    ) -> Sequence[MemoryText]:
         """The files by name; their texts come from the record when they are appended."""
         met = {folder.as_posix() for path in paths for folder in (PurePath(path), *PurePath(path).parents)}
         named = sorted(name for name in self._shown - {*seen} if PurePath(name).parent.as_posix() in met)
@@ -197,7 +199,7 @@ class RecordedJournal(SqlJournal):
         if row is None or row.state != "done":
             super().record_result(key, call, result)
 
-    def _list_untold_undos(self, head: str) -> list[tuple[int, str]]:
+    def _select_unreported_undos(self, head: str) -> list[tuple[int, str]]:
         """What the recorded conversation tells there."""
         return [(0, text) for text in self.recorded.get(head, ())]
 
@@ -314,7 +316,7 @@ class RecordedChecks:
     ends: list[CheckEnd]
 
     def is_test(self, path: str) -> bool:
-        return CheckTable(self.command).is_test(path)
+        return CheckTable(self.command).is_test_or_settings(path)
 
     async def run_check(self, key: str) -> CheckEnd:  # noqa: ARG002 - as Checks
         if not self.ends:
@@ -324,16 +326,16 @@ class RecordedChecks:
     async def find_test_changes(self) -> TestChanges:
         return TestChanges()
 
-    async def run_with_original_tests(self, key: str, changes: TestChanges) -> CheckEnd:  # noqa: ARG002 - as Checks
+    async def run_check_with_original_tests(self, key: str, changes: TestChanges) -> CheckEnd:  # noqa: ARG002 - as Checks
         return await self.run_check(key)
 
 
 class NoSnapshots:
     """Does nothing: a replay changes no files."""
 
-    async def snapshot_before(self, key: CallKey) -> None: ...
+    async def snapshot_before_call(self, key: CallKey) -> None: ...
 
-    async def snapshot_after(self, key: CallKey, changed: str = "") -> None: ...
+    async def snapshot_after_call(self, key: CallKey, changed: str = "") -> None: ...
 
     def save_and_close(self) -> None: ...
 
@@ -375,7 +377,7 @@ class RecordedNodeWrites:
             if function:
                 pipeline = replace_node_when(pipeline, name, *_make_recorded_node(function, written))
             else:
-                pipeline = replay_subgraph(pipeline, name, partial(_pop_known_writes, written))
+                pipeline = replay_subgraph(pipeline, name, partial(_pop_complete_writes, written))
         return pipeline
 
 
@@ -404,7 +406,7 @@ def _make_recorded_node(function: Node, written: list[_RecordedWrite]) -> tuple[
     return again, lambda: bool(written)
 
 
-def _pop_known_writes(written: list[_RecordedWrite]) -> dict[str, Any] | None:
+def _pop_complete_writes(written: list[_RecordedWrite]) -> dict[str, Any] | None:
     """None: not everything the part wrote is known, so it must run."""
     found = written.pop(0) if written else None
     return found.keys if found and found.whole else None

@@ -5,7 +5,13 @@ from pathlib import Path
 from typing import Any
 
 from interlock.engine.masking import load_folder_redactor, mask_secrets
-from interlock.engine.read import RunRow, list_steps, list_waiting_requests, root_node_path, usage_by_model
+from interlock.engine.read import (
+    RunRow,
+    count_consecutive_root_nodes,
+    list_steps,
+    list_waiting_requests,
+    read_usage_by_model,
+)
 from interlock.engine.read.calls import list_agents, list_answered_requests, list_calls, list_node_reasons
 from interlock.engine.run_files import RunFiles, diff_calls, load_folder_settings, provide_local_files
 from interlock.engine.store.chain import read_messages_up_to
@@ -25,12 +31,12 @@ def export_run(home: Path, run: RunRow) -> dict[str, Any]:
     taken = [step for step in list_steps(home, run.run) if not is_hidden_node(step.node)]
     whole, by_call = _read_diffs(home, run)
     made = [{**call._asdict(), "diff": by_call.get(call.key, "")} for call in list_calls(home, run.run)]
-    used = fill_missing_costs(run, usage_by_model(home, run.run))
+    used = fill_missing_costs(run, read_usage_by_model(home, run.run))
     known = [model["usd"] for model in used.values() if model["usd"] is not None]
     return {
         "format": FORMAT,
         **run._asdict(),
-        "path": root_node_path(taken),
+        "path": count_consecutive_root_nodes(taken),
         "steps": [step._asdict() for step in taken],
         "reasons": [reason._asdict() for reason in list_node_reasons(home, run.run)],
         "calls": made,

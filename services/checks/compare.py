@@ -15,7 +15,7 @@ from interlock.services.checks.test_table import CheckTable, Kind
 from interlock.services.checks.view import Before
 from interlock.services.files.disk import read_file
 from interlock.services.snapshots.snapshots import ShadowRepository, SnapshotContents, SnapshotFile
-from interlock.services.snapshots.workspace_tree import git_blob_id, read_content
+from interlock.services.snapshots.workspace_tree import git_blob_id, read_file_or_link_content
 from interlock.state.checks import TestChange, TestChanges
 from interlock.state.workspace import Workspace
 
@@ -200,7 +200,7 @@ class Comparison:
             # A folder on the way that became a link may hold more than is looked at.
             with self.workspace.open_parent_directory(self.root / path) as place:
                 found = os.stat(place.name, dir_fd=place.directory, follow_symlinks=False)
-                data = read_content(place, found, _LONGEST)
+                data = read_file_or_link_content(place, found, _LONGEST)
         except OSError:
             return None
         return None if data is None else SnapshotFile(found.st_mode, git_blob_id(data))

@@ -28,7 +28,7 @@ from interlock.services.snapshots.workspace_tree import (
     PathChange,
     TooManyFilesError,
     WorkspaceTree,
-    change_mark,
+    change_mark_if_settled,
 )
 from interlock.state.errors import RunError
 from interlock.state.settings import SnapshotSettings
@@ -73,7 +73,7 @@ class IgnoredTests(WorkspaceTree):
         about["operands"] = self._table.runner_operands
         return json.dumps(about, sort_keys=True).encode()
 
-    def _check_count(self, files: int) -> None:
+    def _check_file_limit(self, files: int) -> None:
         if files > self._most or self._entries_left < 0:
             what = f"{_MOST_NOTED:,} tests" if files > self._most else f"{_MOST_ENTRIES:,} files"
             raise TooManyFilesError(f"There are more than {what} that no snapshot holds, too many to compare")
@@ -114,14 +114,14 @@ class IgnoredTests(WorkspaceTree):
 
     def _has_known_tests(self, folder: str) -> bool:
         """Return whether a folder that a build might have made holds known tests."""
-        start = bisect_left(self._sorted_known_tests, f"{folder}/")
+        start = bisect_left(self._sorted_known_paths, f"{folder}/")
         inside = takewhile(
-            lambda path: path.startswith(f"{folder}/"), islice(self._sorted_known_tests, start, None)
+            lambda path: path.startswith(f"{folder}/"), islice(self._sorted_known_paths, start, None)
         )
-        return any(map(self._table.is_test, inside))
+        return any(map(self._table.is_test_or_settings, inside))
 
     @cached_property
-    def _sorted_known_tests(self) -> Sequence[str]:
+    def _sorted_known_paths(self) -> Sequence[str]:
         return sorted(chain(self._held, self._known))
 
     def _is_unstored_test(self, path: str, *, is_link: bool) -> bool:
@@ -134,7 +134,7 @@ class IgnoredTests(WorkspaceTree):
             found = os.lstat(self._base + path)
             if stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid():
                 is_open = os.access(self._base + path, os.X_OK)  # what is in it can be changed by name
-                self.closed[f"{path}/"] = None if is_open else change_mark(found, time.time_ns())
+                self.closed[f"{path}/"] = None if is_open else change_mark_if_settled(found, time.time_ns())
 
     def _read_changed_file(self, path: str, folder: FolderState, place: OpenDirEntry) -> Iterator[PathChange]:
         is_code, now_ns = self._table.file_kind(path) == "code", time.time_ns()
@@ -146,7 +146,7 @@ class IgnoredTests(WorkspaceTree):
             return
         most = self._bytes_left if len(self._modes) < _MOST_KEPT else -1
         self._longest = -1 if path in self._hidden else self._code_left if is_code else most
-        self._noted[path] = change_mark(found, now_ns)
+        self._noted[path] = change_mark_if_settled(found, now_ns)
         for change in super()._read_changed_file(path, folder, place):
             assert change.mode is not None, path  # each is looked at once
             if is_code:
@@ -184,7 +184,7 @@ def store_ignored_tests(
     while True:
         table = replace(table, linked=table.find_linked_test_folders(links))
         tree = IgnoredTests(workspace, table, held, secret=lambda text: redact(text) != text)
-        commit = repository.commit_changes(ref, "", tree.iterate_changes(), tree.layout_json, b"")
+        commit = repository.commit_changes(ref, "", tree.scan_for_changes(), tree.layout_json, b"")
         links |= read_links(repository, repository.read_contents(commit).files)
         if table.find_linked_test_folders(links) == table.linked:
             return commit

@@ -31,17 +31,17 @@ def restore_tests(path: str, old: str, new: str, table: CheckTable) -> str:
 
     Raises `InseparableError`.
     """
-    row = table.find_mixed_row(path)
+    row = table.find_mixed_file_row(path)
     if row is None or row.format == "whole":
         raise InseparableError
     try:
         if row.format == "code":
-            return restore_inline_tests(path, old, new)
+            return _restore_or_reject_inline_tests(path, old, new)
         if row.format == "make":
             return restore_make_tests(old, new, table.command_words)
         read, write = _FORMATS[row.format]
         before, now = read(old), read(new)
-        made = _merge_tests(before, now, row, table)
+        made = _restore_tests_in_object(before, now, row, table)
         if made == now:
             return new
         text = write(made)
@@ -63,7 +63,7 @@ def has_tests(path: str, text: str, table: CheckTable) -> bool:
         return True
 
 
-def _merge_tests(
+def _restore_tests_in_object(
     before: dict[str, Any], now: dict[str, Any], row: Mixed, table: CheckTable
 ) -> dict[str, Any]:
     made = now
@@ -126,7 +126,7 @@ def _require_object(found: Any) -> dict[str, Any]:
     return cast(dict[str, Any], found)
 
 
-class _Parser(configparser.RawConfigParser):
+class _CaseSensitiveIniParser(configparser.RawConfigParser):
     """Keeps the case of names."""
 
     def __init__(self) -> None:
@@ -137,14 +137,14 @@ class _Parser(configparser.RawConfigParser):
 
 
 def _parse_ini(text: str) -> dict[str, Any]:
-    parser = _Parser()
+    parser = _CaseSensitiveIniParser()
     parser.read_string(text)
     sections = {name: dict(parser.items(name)) for name in parser.sections()}
     return {**({"DEFAULT": dict(parser.defaults())} if parser.defaults() else {}), **sections}
 
 
 def _format_ini(data: Mapping[str, Any]) -> str:
-    parser, text = _Parser(), io.StringIO()
+    parser, text = _CaseSensitiveIniParser(), io.StringIO()
     parser.read_dict(data)
     parser.write(text)
     return text.getvalue()
@@ -325,7 +325,7 @@ def _parse_make_block_header(line: str) -> _MakeBlock:
 _SCRIPTS = frozenset({".ts", ".tsx", ".js", ".jsx", ".mjs", ".mts"})
 
 
-def restore_inline_tests(path: str, old: str, new: str) -> str:
+def _restore_or_reject_inline_tests(path: str, old: str, new: str) -> str:
     """Return the code of today with the tests of before; equal to `new` if these have not changed.
 
     Raises `ValueError` if they have, and can't be told apart.

@@ -36,7 +36,7 @@ class RepairFiles:
     def is_test(self, path: str) -> bool:
         """Return whether a path, relative or absolute, is a test or a runner's settings."""
         inside = self._relative_path(path)
-        return inside is not None and self.table.is_test(inside)
+        return inside is not None and self.table.is_test_or_settings(inside)
 
     def is_test_change_requested(self, task: str) -> bool:
         """Return whether a task says that tests are to be written or changed."""

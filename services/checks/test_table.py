@@ -130,7 +130,7 @@ class CheckTable:
         """Return what a path relative to the workspace is."""
         if self.is_third_party(path):
             return ""
-        is_in_table = _any_row_matcher()(path)
+        is_in_table = _any_pattern_matcher()(path)
         if is_in_table and _runner_file_matcher("settings")(path):
             return "settings"
         if (
@@ -139,7 +139,7 @@ class CheckTable:
             or self._is_named_or_configured_test(path)
         ):
             return "test"
-        row = self.find_mixed_row(path) if is_in_table else None
+        row = self.find_mixed_file_row(path) if is_in_table else None
         if row is None:
             return ""
         return row.format if row.format in ("whole", "code") else "mixed"
@@ -176,11 +176,11 @@ class CheckTable:
         name = folder.rpartition("/")[2]
         return name in made and not any(name in one.split("/") for one in self.runner_operands)
 
-    def find_mixed_row(self, path: str) -> Mixed | None:
+    def find_mixed_file_row(self, path: str) -> Mixed | None:
         """Return the row of a file of which only a part concerns tests."""
         return next((row for matches, row in _load_mixed_file_rows() if matches(path)), None)
 
-    def is_test(self, path: str) -> bool:
+    def is_test_or_settings(self, path: str) -> bool:
         """Return whether all of a file is a test, or decides which tests run."""
         return self.file_kind(path) in ("test", "settings")
 
@@ -218,12 +218,12 @@ class CheckTable:
     def _is_named_or_configured_test(self, path: str) -> bool:
         return (
             path in self.named_test_paths
-            or path.startswith(self._named_test_folders)
+            or path.startswith(self._named_or_linked_test_folders)
             or self._configured_test_matcher(path)
         )
 
     @cached_property
-    def _named_test_folders(self) -> tuple[str, ...]:
+    def _named_or_linked_test_folders(self) -> tuple[str, ...]:
         """Folders of tests that the line names, or links lead to, each with a slash at its end."""
         named = (f"{one}/" for one in self.named_test_paths if _FOLDER.search(one.rpartition("/")[2]))
         return (*named, *self.linked)
@@ -256,7 +256,7 @@ def _runner_file_matcher(kind: Literal["tests", "settings"]) -> Callable[[str], 
 
 
 @cache
-def _any_row_matcher() -> Callable[[str], bool]:
+def _any_pattern_matcher() -> Callable[[str], bool]:
     """Match what any row does, at once: whole trees of files are looked at."""
     rows = ((*runner.tests, *runner.settings) for runner in load_runners())
     return compile_path_matcher(tuple(chain(*rows, *(row.files for _, row in _load_mixed_file_rows()))))
@@ -313,7 +313,7 @@ def _jest_patterns(read: Callable[[str], str | None]) -> Iterator[str]:
                 yield glob.replace("<rootDir>/", "/")
 
 
-def has_run_no_tests(table: CheckTable, output: str) -> bool:
+def is_output_without_test_run(table: CheckTable, output: str) -> bool:
     """Return whether the output of a check says that no test ran, or a runner that the line names says nothing of
     tests.
 
@@ -325,14 +325,14 @@ def has_run_no_tests(table: CheckTable, output: str) -> bool:
     if any(_has_match(runner.none, text) for runner in load_runners()):
         return True
     telling = [runner for runner in table.named_runners if runner.some and not runner.quiet]
-    return bool(telling) and not _is_hiding_output(table.command)
+    return bool(telling) and not _is_output_redirected_or_quiet(table.command)
 
 
 def _has_match(patterns: Sequence[str], text: str) -> bool:
     return any(re.search(pattern, text, re.MULTILINE) for pattern in patterns)
 
 
-def _is_hiding_output(line: str) -> bool:
+def _is_output_redirected_or_quiet(line: str) -> bool:
     """Return whether the line sends the output elsewhere, or asks for less of it."""
     words = [word for words in split_simple_commands(line) for word in words]
     less = (

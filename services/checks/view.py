@@ -63,7 +63,7 @@ def open_view(
         listed = [
             _write_stored_file(folder / f"file-{number}", *before) for number, before in enumerate(files)
         ]
-        if not force_copy and (found := _try_overlay_view(workspace, listed, folder)):
+        if not force_copy and (found := _try_create_overlay_view(workspace, listed, folder)):
             yield found
             return
         root = folder / workspace.name
@@ -101,7 +101,7 @@ def _create_view_folder(workspace: Path, home: Path) -> Generator[Path]:
             _remove_view(folder)
 
 
-def _try_overlay_view(workspace: Path, files: Sequence[StoredFile], folder: Path) -> View | None:
+def _try_create_overlay_view(workspace: Path, files: Sequence[StoredFile], folder: Path) -> View | None:
     """Return a view through a mount; None if there can't be one here."""
     if not sys.platform.startswith("linux"):
         return None

@@ -50,7 +50,7 @@ class _Folder:
         self._held: int | None = os.open(self._root, os.O_RDONLY | os.O_DIRECTORY)
         for name in self._names:
             outer = self._held
-            self._held = self._open_subfolder(outer, name)
+            self._held = self._open_or_make_subfolder(outer, name)
             os.close(outer)
             if self._held is None:
                 return None
@@ -60,7 +60,7 @@ class _Folder:
         if self._held is not None:
             os.close(self._held)
 
-    def _open_subfolder(self, folder: int, name: str) -> int | None:
+    def _open_or_make_subfolder(self, folder: int, name: str) -> int | None:
         try:
             return os.open(name, _FOLDER, dir_fd=folder)
         except FileNotFoundError:

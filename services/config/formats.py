@@ -23,12 +23,12 @@ _NOT_NEWLINE = re.compile(r"[^\n\r]")
 def parse_json_with_comments(text: str) -> object:
     """Parse JSON with comments. Raises `json.JSONDecodeError` with the position in `text`, or plain `ValueError`."""
     try:
-        return json.loads(_blank_comments(text), parse_constant=_reject_json_constant)
+        return json.loads(_blank_comments_and_trailing_commas(text), parse_constant=_reject_json_constant)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
 
 
-def _blank_comments(text: str) -> str:
+def _blank_comments_and_trailing_commas(text: str) -> str:
     """Blank out comments and trailing commas; the result has the same length as `text`."""
     pieces: list[str] = []
     end = 0
@@ -147,23 +147,31 @@ def _add_dotenv_file(file: Path, dotenv: DotEnv, is_own: bool) -> None:
         elif binding.key and binding.value is not None:
             given.setdefault(binding.key, binding.value)
     for address, keys in ADDRESSES.items():
-        _drop_mismatched_keys(file, given, dotenv, address, keys, is_own)
+        _drop_mismatched_key_or_address(file, given, dotenv, address, keys, is_own)
     for name, value in given.items():
         dotenv.values.setdefault(name, value)
 
 
-def _drop_mismatched_keys(
-    file: Path, values: dict[str, str], dotenv: DotEnv, address: str, keys: Sequence[str], is_own: bool
+def _drop_mismatched_key_or_address(
+    file: Path,
+    values: dict[str, str],
+    dotenv: DotEnv,
+    address_variable: str,
+    key_variables: Sequence[str],
+    is_own: bool,
 ) -> None:
     """Drop the address of another key than the one in use, and the key of another address, from what a file gives."""
-    here = [key for key in keys if values.get(key)]
-    used, elsewhere = dotenv.values.get(address), any(dotenv.values.get(key) for key in keys)
+    here = [key for key in key_variables if values.get(key)]
+    used, elsewhere = (
+        dotenv.values.get(address_variable),
+        any(dotenv.values.get(key) for key in key_variables),
+    )
     if here and elsewhere and not used:
-        values.pop(address, None)
-    if is_own and here and used and not elsewhere and used != values.get(address):
-        belongs = values.get(address) or "the provider's own address"
+        values.pop(address_variable, None)
+    if is_own and here and used and not elsewhere and used != values.get(address_variable):
+        belongs = values.get(address_variable) or "the provider's own address"
         text = (
-            f"{file}: {here[0]} isn't sent to {used} ({address}): it was stored for {belongs}. "
+            f"{file}: {here[0]} isn't sent to {used} ({address_variable}): it was stored for {belongs}. "
             "Set the key of that server too: in the environment, or with interlock auth set PROVIDER --url URL."
         )
         dotenv.warnings.append(text)

@@ -15,7 +15,7 @@ from interlock.services.config.formats import parse_json_with_comments
 from interlock.services.files.disk import read_file
 from interlock.services.files.protected import SETTINGS_FOLDERS
 from interlock.services.files.stamps import path_exists, real_path
-from interlock.state.entry_points import is_part_installed, missing_folder_line
+from interlock.state.entry_points import is_part_installed, missing_folder_message
 from interlock.state.errors import ConfigError
 from interlock.state.names import ALIASES, GEMINI_KEYS, TIERS, guess_provider
 from interlock.state.settings import ModelSettings, Settings
@@ -278,7 +278,7 @@ def load_settings(
     changed: dict[str, Any] = {"model": model}
     if settings.mcp_servers and not is_part_installed("mcp"):
         changed["mcp_servers"] = {}
-        warnings.append(missing_folder_line("mcpServers need", "services/mcp"))
+        warnings.append(missing_folder_message("mcpServers need", "services/mcp"))
     return LoadedSettings(
         settings=settings.model_copy(update=changed),
         files=[file for file, _ in read],
@@ -431,7 +431,7 @@ def apply_vendor_aliases(
     `names`: the model names that were set, the strongest first. An alias that is set keeps its meaning.
     """
     named = next((vendor for name in names if (vendor := _vendor_of_model(model, name))), "")
-    vendor = named or _first_vendor_with_key(env)
+    vendor = named or _first_vendor_with_key_or_gemini(env)
     tiers = TIERS.get(vendor)
     kept = {alias for alias, target in model.aliases.items() if target != ALIASES.get(alias)}
     if not tiers or kept >= {*tiers}:
@@ -455,7 +455,7 @@ def _vendor_of_model(model: ModelSettings, name: str) -> str:
     return "" if name in _ANY else guess_provider(name)
 
 
-def _first_vendor_with_key(env: Mapping[str, str]) -> str:
+def _first_vendor_with_key_or_gemini(env: Mapping[str, str]) -> str:
     for vendor, keys in _KEYS.items():
         if any(env.get(key) for key in keys) and not _is_compatible_server_key(vendor, env):
             return vendor

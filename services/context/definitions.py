@@ -16,10 +16,10 @@ from pydantic import AfterValidator, BaseModel, JsonValue, ValidationError
 from interlock.services.config.formats import parse_yaml, split_front_matter
 from interlock.services.config.settings import FOLDERS
 from interlock.services.context.memory import (
-    first_omission_in_memory,
+    first_omission_note,
     load_all_memory_files,
-    load_folder_rules,
     load_rule_files,
+    load_rules_of_folders_or_single_file,
     resolve_in_roots,
 )
 from interlock.services.files.filesystem import UnreadableError, read_truncated_text
@@ -201,7 +201,7 @@ def load_agents(root: Path, home: Path, trusted: bool) -> Loaded[AgentDefinition
 def _load_builtin_agents() -> Mapping[str, AgentDefinition]:
     found: dict[str, AgentDefinition] = {}
     for path in sorted(Path(__file__).parent.glob("*.md")):
-        definition = _read_definition(path, tomllib.loads).model_copy(update={"source": BUILT_IN})
+        definition = _read_agent_definition(path, tomllib.loads).model_copy(update={"source": BUILT_IN})
         if definition.name == INVESTIGATOR:
             definition = definition.model_copy(update={"output_schema": Report.model_json_schema()})
         found[definition.name] = definition
@@ -209,11 +209,11 @@ def _load_builtin_agents() -> Mapping[str, AgentDefinition]:
 
 
 def _read_agent(path: Path, _: Path) -> tuple[str, AgentDefinition]:
-    definition = _read_definition(path)
+    definition = _read_agent_definition(path)
     return definition.name, definition
 
 
-def _read_definition(path: Path, parse: Callable[[str], object] = parse_yaml) -> AgentDefinition:
+def _read_agent_definition(path: Path, parse: Callable[[str], object] = parse_yaml) -> AgentDefinition:
     """Raises `ValueError` saying what is wrong."""
     front, body = split_front_matter(path.read_text(encoding="utf-8"), parse)
     fields = {_NAMES.get(key, key): value for key, value in front.items() if key not in _UNUSED}
@@ -366,7 +366,11 @@ def _find_rule_files(root: Path, home: Path, mode_slugs: Collection[str]) -> Ite
     slugs = {path.name.partition("-")[2] for p in places for path in p.parent.glob(f"{p.name}-*")}
     used: set[str] = set()
     for slug in (*sorted(slugs), ""):
-        files = load_folder_rules(f"-{slug}", root, home) if slug else load_rule_files(root, home, "")
+        files = (
+            load_rules_of_folders_or_single_file(f"-{slug}", root, home)
+            if slug
+            else load_rule_files(root, home, "")
+        )
         used |= {file.shown for file in files}
         yield from (
             _describe_rule_file(file, slug, mode_slugs) for file in files if file.shown != IGNORE_FILE
@@ -395,7 +399,7 @@ def _find_memory_files(root: Path, home: Path, names: Sequence[str]) -> Iterator
     files = load_all_memory_files(roots=[root], home=home, names=names)
     for file in files:
         size = f"{file.level}, about {estimate_tokens(file.text):,} tokens"
-        problem = first_omission_in_memory(file.text)
+        problem = first_omission_note(file.text)
         yield FoundFile(not problem, "memory", f"{file.path}: {size}{f'; {problem}' if problem else ''}")
     for name in _MEMORY:
         if name not in names and (root / name).is_file():

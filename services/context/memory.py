@@ -139,7 +139,7 @@ def _markdown_parser() -> "MarkdownIt":
 _PROBLEM = re.compile(r"(@\S+ )?<!-- (not (?:read|imported): .*?) -->|^\[(Cut here: .*?)\]$", re.MULTILINE)
 
 
-def first_omission_in_memory(text: str) -> str:
+def first_omission_note(text: str) -> str:
     """Return the first omission noted in a memory file's text, or an empty string."""
     found = _PROBLEM.search(text)
     return f"{found[1] or ''}{found[2] or found[3]}" if found else ""
@@ -175,7 +175,7 @@ def load_all_memory_files(*, roots: Sequence[Path], home: Path, names: Sequence[
         # Users may link anything into their own folder; a project's link must not lead outside the project.
         allowed = (top, real.parent) if level == "global" else (top,)
         imports = ImportExpansion(allowed, min(FILE_LIMIT, left))
-        text = _read_with_imports(path, imports)
+        text = _read_with_imports_or_note(path, imports)
         left -= len(text.encode())
         if text:
             found.append(MemoryFile(path, level, text, frozenset(imports.seen)))
@@ -199,7 +199,7 @@ def find_nested_memory_files(path: str, workspace: Workspace, names: Sequence[st
 
 def read_memory_file(file: Path, roots: Sequence[Path]) -> str:
     """Read one file with its imports, which must stay in the workspace."""
-    return _read_with_imports(file, ImportExpansion(tuple(roots), FILE_LIMIT))
+    return _read_with_imports_or_note(file, ImportExpansion(tuple(roots), FILE_LIMIT))
 
 
 def find_git_root(directory: Path) -> Path | None:
@@ -221,7 +221,7 @@ def _candidate_memory_files(
                 yield directory / name, real_path(top), "project"
 
 
-def _read_with_imports(path: Path, expansion: ImportExpansion) -> str:
+def _read_with_imports_or_note(path: Path, expansion: ImportExpansion) -> str:
     if expansion.left <= 0:
         return f"<!-- not read: the memory files before it hold {TOTAL_LIMIT:,} bytes already -->"
     try:
@@ -244,10 +244,10 @@ _NO_RULES = (
 def load_rule_files(root: Path, home: Path, mode: str, *, use_agent_files: bool = True) -> list[RuleFile]:
     """Load rules in the order shown to the model: the mode's, the ignore file, AGENTS.md, those for all modes."""
     files = [
-        *(load_folder_rules(f"-{mode}", root, home) if mode else ()),
-        *_read_rules_until_non_empty(root, (IGNORE_FILE,)),
-        *_read_rules_until_non_empty(root, AGENT_FILES if use_agent_files else ()),
-        *load_folder_rules("", root, home),
+        *(load_rules_of_folders_or_single_file(f"-{mode}", root, home) if mode else ()),
+        *_read_rule_files_until_non_empty(root, (IGNORE_FILE,)),
+        *_read_rule_files_until_non_empty(root, AGENT_FILES if use_agent_files else ()),
+        *load_rules_of_folders_or_single_file("", root, home),
     ]
     left = TOTAL_LIMIT
     kept: list[RuleFile] = []
@@ -260,7 +260,7 @@ def load_rule_files(root: Path, home: Path, mode: str, *, use_agent_files: bool 
     return kept
 
 
-def load_folder_rules(suffix: str, root: Path, home: Path) -> list[RuleFile]:
+def load_rules_of_folders_or_single_file(suffix: str, root: Path, home: Path) -> list[RuleFile]:
     """Load rules from the user's and the project's folder; if neither has any, from the first non-empty single file."""
     found: list[RuleFile] = []
     for base in dict.fromkeys((home, root)):
@@ -269,10 +269,10 @@ def load_folder_rules(suffix: str, root: Path, home: Path) -> list[RuleFile]:
         found += [_read_rule_file(path, base, in_home=base != root) for path in ordered]
     if any(file.text for file in found):
         return found
-    return [*found, *_read_rules_until_non_empty(root, [f"{name}{suffix}" for name in RULES])]
+    return [*found, *_read_rule_files_until_non_empty(root, [f"{name}{suffix}" for name in RULES])]
 
 
-def _read_rules_until_non_empty(root: Path, names: Sequence[str]) -> Iterator[RuleFile]:
+def _read_rule_files_until_non_empty(root: Path, names: Sequence[str]) -> Iterator[RuleFile]:
     """Yield files up to and including the first non-empty one."""
     for name in names:
         if is_file(root / name):

@@ -21,7 +21,7 @@ from interlock.tools.file_content import (
     decode_text_file,
     media_placeholder,
     omitted_lines_heading,
-    to_media_part,
+    to_media_part_or_notice,
 )
 from interlock.tools.read_file import ReadManyFilesArgs, read_files
 from interlock.tools.search.ripgrep import has_glob_characters
@@ -154,7 +154,7 @@ def _missing_file_message(path: str, candidates: Sequence[str], workspace: Works
 
 def _to_media_reference(display_name: str, data: bytes, budget: _AttachmentBudget) -> Reference | None:
     """Return an image or PDF as a reference, or None for other files."""
-    part = to_media_part(display_name, data)
+    part = to_media_part_or_notice(display_name, data)
     if isinstance(part, str):
         return Reference(display_name, "refused", part)
     if not isinstance(part, DataPart):

@@ -21,7 +21,7 @@ from interlock.services.context.memory import (
     configured_system_prompt_file,
     find_git_root,
     find_nested_memory_files,
-    first_omission_in_memory,
+    first_omission_note,
     is_directory,
     load_all_memory_files,
     load_rule_files,
@@ -304,7 +304,7 @@ class WorkspaceContext:
         return list(dict.fromkeys([self.info.workspace, *self.workspace.roots]))
 
     @property
-    def _ide_file(self) -> Path | None:
+    def _ide_context_file(self) -> Path | None:
         named = self.settings.ide.context_file
         return self.flags.ide_context or (self.info.workspace / Path(named).expanduser() if named else None)
 
@@ -322,7 +322,7 @@ class WorkspaceContext:
     def system_facts(self) -> SystemFacts:
         return SystemFacts(find_git_root(self.info.workspace) is not None, self.flags.append or "")
 
-    async def summarize_repository(self) -> str:
+    async def summarize_git_state(self) -> str:
         if find_git_root(self.info.workspace) is None:
             return ""
         env = tool_environment(self.env, rules=self.settings.security.environment)
@@ -345,11 +345,11 @@ class WorkspaceContext:
 
     @property
     def has_ide_source(self) -> bool:
-        return self._ide_file is not None
+        return self._ide_context_file is not None
 
     def read_ide_state(self, recorded_json: str) -> IdeState:
-        if self._ide_file is not None:
-            return read_ide_state(self._ide_file)
+        if self._ide_context_file is not None:
+            return read_ide_state(self._ide_context_file)
         return (
             parse_ide_state(recorded_json, "of the input") if recorded_json else IdeState(open=[], active={})
         )
@@ -357,7 +357,9 @@ class WorkspaceContext:
     async def resolve_prompt_references(self, prompt: str) -> Sequence[Reference]:
         return await run_in_thread(resolve_references, prompt, self.workspace) if "@" in prompt else []
 
-    def load_subdirectory_memory(self, paths: Sequence[str], seen: Collection[str]) -> Sequence[MemoryText]:
+    def load_subdirectory_memory_files(
+        self, paths: Sequence[str], seen: Collection[str]
+    ) -> Sequence[MemoryText]:
         names = self.settings.context.file_names
         files = dict.fromkeys(
             f for path in paths for f in find_nested_memory_files(path, self.workspace, names)
@@ -368,11 +370,11 @@ class WorkspaceContext:
             for f in new
         ]
 
-    async def load_memory(self) -> Sequence[MemoryText]:
+    async def load_memory_files(self) -> Sequence[MemoryText]:
         names = self.settings.context.file_names
         files = await asyncio.to_thread(load_all_memory_files, roots=self.roots, home=self.home, names=names)
         return [
-            MemoryText(self._display_path(f.path), f.level, f.text, first_omission_in_memory(f.text))
+            MemoryText(self._display_path(f.path), f.level, f.text, first_omission_note(f.text))
             for f in files
         ]
 
@@ -412,7 +414,7 @@ def parse_ide_state(text: str, source: str) -> IdeState:
     try:
         data: Any = json.loads(text)
         found = data.get("workspaceState", data)["openFiles"]
-        files = [_parse_open_file(one) for one in cast(list[Any], found)]
+        files = [_parse_open_file_and_time(one) for one in cast(list[Any], found)]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise _malformed_ide_state_error(source, error) from None
     files.sort(key=lambda one: -one[0])
@@ -430,7 +432,7 @@ def _malformed_ide_state_error(source: str, error: Exception) -> ConfigError:
     )
 
 
-def _parse_open_file(entry: dict[str, Any]) -> tuple[float, dict[str, Any]]:
+def _parse_open_file_and_time(entry: dict[str, Any]) -> tuple[float, dict[str, Any]]:
     path, selection = entry["path"], entry.get("selectedText") or ""
     cursor: dict[str, Any] = entry.get("cursor") or {}
     if not isinstance(path, str) or not isinstance(selection, str):

@@ -55,11 +55,11 @@ class FileWriteCalls:
 
         The diff is against the file on disk unless an earlier call changes the same file.
         """
-        files = await self._contents_after_calls(earlier_calls, context)
+        files = await self._compute_contents_after_calls(earlier_calls, context)
         change = await _compute_change(tool, args, context, files)
         before = None if change.before is None else sha256(change.before)
         on_disk = (
-            await asyncio.to_thread(self.current_digest, change.path) if change.path in files else before
+            await asyncio.to_thread(self.current_file_digest, change.path) if change.path in files else before
         )
         state = FileState(path=change.path, sha256=before, on_disk=on_disk)
         done = change.message if change.after == change.before and change.path not in files else ""
@@ -69,7 +69,7 @@ class FileWriteCalls:
         self, file_path: str, earlier_calls: Sequence[tuple[Tool, BaseModel]], context: ToolContext
     ) -> TargetFile:
         """Return a text file for reading and writing."""
-        files = await self._contents_after_calls(earlier_calls, context)
+        files = await self._compute_contents_after_calls(earlier_calls, context)
         return await asyncio.to_thread(_read_target_file, file_path, files, context)
 
     async def plan_change(self, tool: Tool, args: BaseModel, call: CallView, context: ToolContext) -> Planned:
@@ -86,12 +86,12 @@ class FileWriteCalls:
             suppress(OSError, PathRefused),
             self.workspace.open_parent_directory(path) as place,
         ):  # the write reports it
-            if hash_file_at(place) != before and self._current_hash(place, path) == before:
+            if hash_file_at(place) != before and self._editor_or_disk_hash(place, path) == before:
                 self._write_through_editor(path, data)
                 if hash_file_at(place) != before:
                     write_atomically(place, data, key)
 
-    def _current_hash(self, place: OpenDirEntry, path: Path) -> str | None:
+    def _editor_or_disk_hash(self, place: OpenDirEntry, path: Path) -> str | None:
         """Return the hash of a file's bytes, as the editor has them where one is open; None: there is no file."""
         found = hash_file_at(place)
         if found is not None and self.workspace.buffers:
@@ -111,7 +111,7 @@ class FileWriteCalls:
         """Write the change. After a crash, a file that already matches the plan counts as the same success."""
         change, planned = self._changes.pop(_call_key(run.call), None), run.planned
         if planned is not None and (change is None or not _is_same_change(change, planned)):
-            if await asyncio.to_thread(self._is_already_written, planned, run.key):
+            if await asyncio.to_thread(self._clean_up_if_already_written, planned, run.key):
                 return _success_result(self.workspace, planned)
             change = None
         if change is None:
@@ -121,7 +121,7 @@ class FileWriteCalls:
             return _external_change_result(self.workspace, planned)
         return await asyncio.to_thread(self._write_change, change, planned, run.key)
 
-    async def _contents_after_calls(
+    async def _compute_contents_after_calls(
         self, earlier_calls: Sequence[tuple[Tool, BaseModel]], context: ToolContext
     ) -> dict[str, bytes]:
         """Return the files changed by earlier calls, as those calls will leave them."""
@@ -152,18 +152,18 @@ class FileWriteCalls:
             raise found.with_traceback(None)
         return found
 
-    def current_digest(self, path: str) -> str | None:
+    def current_file_digest(self, path: str) -> str | None:
         """See `Toolset.now`. A path that can only be reached through a link counts as unreadable."""
         try:
             own = self.workspace.find_plan_file(path) or Path(path)
             with self.workspace.open_parent_directory(own) as place:
-                return self._current_hash(place, own)
+                return self._editor_or_disk_hash(place, own)
         except (FileNotFoundError, NotADirectoryError):
             return None
         except (OSError, PathRefused):
             return "unreadable"
 
-    def _is_already_written(self, planned: Planned, key: CallKey) -> bool:
+    def _clean_up_if_already_written(self, planned: Planned, key: CallKey) -> bool:
         """Return whether the file already matches the plan; if so, remove what a killed write left behind."""
         try:
             with self.workspace.open_parent_directory(Path(planned.path)) as place:
@@ -183,7 +183,7 @@ class FileWriteCalls:
             with self.workspace.open_parent_directory(path, create_missing=planned.before is None) as place:
                 if hash_file_at(place) == planned.after:
                     return _success_result(self.workspace, planned)
-                if self._current_hash(place, path) != planned.before:
+                if self._editor_or_disk_hash(place, path) != planned.before:
                     return _external_change_result(self.workspace, planned)
                 if change.before != change.after:
                     plan = self.workspace.find_plan_file(change.path) is not None

@@ -72,16 +72,16 @@ def require_path_below(folder: Path, name: str) -> Path:
     return folder / name
 
 
-def remove_others_permissions(path: Path) -> bool:
+def restrict_tree_to_owner(path: Path) -> bool:
     """Take other users' permissions from a file or directory and all below it; return whether any had one."""
     open_to_others = False
     for folder, names, files in os.walk(path):
         for name in (*names, *files):
-            open_to_others |= _remove_others_permissions_of(os.path.join(folder, name))  # noqa: PTH118 - thousands
-    return _remove_others_permissions_of(str(path)) or open_to_others
+            open_to_others |= _restrict_entry_to_owner(os.path.join(folder, name))  # noqa: PTH118 - thousands
+    return _restrict_entry_to_owner(str(path)) or open_to_others
 
 
-def _remove_others_permissions_of(path: str) -> bool:
+def _restrict_entry_to_owner(path: str) -> bool:
     with suppress(FileNotFoundError):
         mode = os.lstat(path).st_mode
         if not stat.S_ISLNK(mode) and mode & _OTHERS:

@@ -56,7 +56,7 @@ def read_truncated_text(path: Path, limit: int, within: Path) -> str:
 
     record_read(path)
     try:
-        with HeldDirectory(within).open_place(path) as place, open_regular_file(place) as file:
+        with HeldDirectory(within).open_parent_directory(path) as place, open_regular_file(place) as file:
             size = os.fstat(file.fileno()).st_size
             data = file.read(limit + 1)
     except FileNotFoundError:
@@ -233,8 +233,8 @@ class HeldDirectory:
             self._open_once()
 
     @contextmanager
-    def open_place(self, path: Path, *, make: bool = False) -> Generator["OpenDirEntry"]:
-        """See `Workspace.open_place`; `path` is this directory or below it."""
+    def open_parent_directory(self, path: Path, *, create_missing: bool = False) -> Generator["OpenDirEntry"]:
+        """See `Workspace.open_parent_directory`; `path` is this directory or below it."""
         from interlock.state.workspace import OpenDirEntry
 
         parts = path.relative_to(self.path).parts
@@ -242,12 +242,12 @@ class HeldDirectory:
             raise OSError(errno.EXDEV, "leads outside")
         if len(os.fsencode(path)) >= _LONGEST:  # creatable step by step, but then not addressable by path
             raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
-        if make and self._held is None:
+        if create_missing and self._held is None:
             make_directories_durably(self.path, self._mode)
-        directory = os.open(".", SEARCH_FLAGS, dir_fd=self._require_same_directory())
+        directory = os.open(".", SEARCH_FLAGS, dir_fd=self._require_unreplaced_directory())
         try:
             for name in parts[:-1]:
-                deeper = _open_subdirectory(directory, name, self._mode if make else None)
+                deeper = _open_or_create_subdirectory(directory, name, self._mode if create_missing else None)
                 os.close(directory)
                 directory = deeper
             yield OpenDirEntry(directory, parts[-1] if parts else ".")
@@ -260,7 +260,7 @@ class HeldDirectory:
             weakref.finalize(self, os.close, self._held)
         return self._held
 
-    def _require_same_directory(self) -> int:
+    def _require_unreplaced_directory(self) -> int:
         """Return the descriptor if the path still refers to the same directory. Raise OSError else: writes must be
         found at that path."""
         held = self._open_once()
@@ -272,7 +272,7 @@ class HeldDirectory:
         )
 
 
-def _open_subdirectory(directory: int, name: str, mode: int | None) -> int:
+def _open_or_create_subdirectory(directory: int, name: str, mode: int | None) -> int:
     """Open a directory in another; if it is missing, create it with `mode`, if any."""
     try:
         return os.open(name, SEARCH_FLAGS, dir_fd=directory)

@@ -82,7 +82,7 @@ Layer = tuple[str, tuple[_Pattern, ...]]
 """Directory that the patterns are relative to (with a trailing slash), and the patterns."""
 
 
-def _last_match_ignores(layers: Sequence[Layer], path: str, is_dir: bool) -> bool | None:
+def _is_ignored_by_last_match(layers: Sequence[Layer], path: str, is_dir: bool) -> bool | None:
     """Return whether the last pattern that matches the entry ignores it; None if none does."""
     for base, patterns in reversed(layers):
         relative = path[len(base) :]
@@ -101,54 +101,63 @@ class IgnoreRules:
     ) -> None:
         self._root = str(root)
         above = [str(d) for d in (root, *root.parents)] if git else []
-        self._tops = [(top, f"{_with_slash(top)}.git") for top in above]
+        self._tops = [(top, f"{_with_trailing_slash(top)}.git") for top in above]
         self._agent_files = [str(root / name) for name in AGENT_FILES] if agent else []
         self._agent_files += [str(path) for path in custom]
         self._seen: dict[str, tuple[tuple[int, int], tuple[_Pattern, ...]]] = {}
 
-    def git_layers(self, directory: str) -> list[Layer]:
+    def gitignore_layers(self, directory: str) -> list[Layer]:
         """Return the layers that apply to entries of `directory`, outermost first."""
         top = self._find_work_tree_top()
-        return [] if top is None else self._git_layers_from(top, directory)
+        return [] if top is None else self._load_gitignore_layers(top, directory)
 
-    def _git_layers_from(self, top: str, directory: str) -> list[Layer]:
+    def _load_gitignore_layers(self, top: str, directory: str) -> list[Layer]:
         layers = [
-            (_with_slash(top), self._load_patterns(str(find_shared_git_directory(top) / "info" / "exclude")))
+            (
+                _with_trailing_slash(top),
+                self._load_patterns(str(find_shared_git_directory(top) / "info" / "exclude")),
+            )
         ]
-        for level in _directories_down_to(top, directory):
-            layers = self.with_directory_layer(layers, level)
+        for level in _directories_from_top_through(top, directory):
+            layers = self.with_gitignore_layer(layers, level)
         return [layer for layer in layers if layer[1]]
 
-    def with_directory_layer(self, layers: list[Layer], directory: str) -> list[Layer]:
+    def with_gitignore_layer(self, layers: list[Layer], directory: str) -> list[Layer]:
         """Add a directory's own .gitignore to its parent's layers."""
-        return [*layers, (_with_slash(directory), self._load_patterns(_with_slash(directory) + _GIT_FILE))]
-
-    def agent_layers(self) -> list[Layer]:
         return [
-            (_with_slash(self._root), patterns)
+            *layers,
+            (
+                _with_trailing_slash(directory),
+                self._load_patterns(_with_trailing_slash(directory) + _GIT_FILE),
+            ),
+        ]
+
+    def agent_ignore_layers(self) -> list[Layer]:
+        return [
+            (_with_trailing_slash(self._root), patterns)
             for f in self._agent_files
             if (patterns := self._load_patterns(f))
         ]
 
     def is_ignored(self, path: str, is_dir: bool, *, git: bool = True) -> bool:
         """Return whether an entry below the root is ignored. With `git` false only the user's own files count."""
-        agent, top = self.agent_layers(), self._find_work_tree_top() if git else None
+        agent, top = self.agent_ignore_layers(), self._find_work_tree_top() if git else None
         if top is None and not agent:
             return False
-        layers = self._git_layers_from(top, self._root) if top else []
-        for level in _directories_down_to(self._root, path)[1:]:
+        layers = self._load_gitignore_layers(top, self._root) if top else []
+        for level in _directories_from_top_through(self._root, path)[1:]:
             if is_entry_ignored(layers, agent, level, is_dir if level == path else True):
                 return True
             if top and level != path:
-                layers = self.with_directory_layer(layers, level)
+                layers = self.with_gitignore_layer(layers, level)
         return False
 
     def make_ignore_test(self, directory: str, *, git: bool = True) -> Callable[[str, bool], bool]:
         """Return a test of a directory's direct entries, by name and kind; the rules are looked up once."""
         if directory != self._root and self.is_ignored(directory, True, git=git):
             return lambda _name, _is_dir: True
-        layers, agent = self.git_layers(directory) if git else [], self.agent_layers()
-        base = _with_slash(directory)
+        layers, agent = self.gitignore_layers(directory) if git else [], self.agent_ignore_layers()
+        base = _with_trailing_slash(directory)
         return lambda name, is_dir: is_entry_ignored(layers, agent, base + name, is_dir)
 
     def _load_patterns(self, file: str) -> tuple[_Pattern, ...]:
@@ -165,7 +174,7 @@ class IgnoreRules:
         except OSError:  # missing or unreadable: git ignores that too
             return ()
         own = (
-            ["/.rooignore"] if file == f"{_with_slash(self._root)}.rooignore" else []
+            ["/.rooignore"] if file == f"{_with_trailing_slash(self._root)}.rooignore" else []
         )  # Roo Code: it hides itself
         flags = re.IGNORECASE if _is_case_insensitive(file, status) else 0
         patterns = _compile_patterns([*text.split("\n"), *own], flags)
@@ -181,8 +190,8 @@ def is_entry_ignored(
     git_layers: Sequence[Layer], agent_layers: Sequence[Layer], path: str, is_dir: bool
 ) -> bool:
     """Return whether an entry whose parents aren't ignored is: the user's own files take precedence."""
-    own = _last_match_ignores(agent_layers, path, is_dir)
-    return bool(_last_match_ignores(git_layers, path, is_dir)) if own is None else own
+    own = _is_ignored_by_last_match(agent_layers, path, is_dir)
+    return bool(_is_ignored_by_last_match(git_layers, path, is_dir)) if own is None else own
 
 
 def find_shared_git_directory(top: str | Path) -> Path:
@@ -214,7 +223,7 @@ def _is_case_insensitive(file: str, status: os.stat_result) -> bool:
     """Return whether the file is found under a name in another case, too: then the file system sees no difference."""
     folder, name = os.path.split(file)
     try:
-        return os.path.samestat(status, os.stat(f"{_with_slash(folder)}{name.swapcase()}"))  # noqa: PTH116 - as above
+        return os.path.samestat(status, os.stat(f"{_with_trailing_slash(folder)}{name.swapcase()}"))  # noqa: PTH116 - as above
     except OSError:
         return False
 
@@ -223,15 +232,15 @@ def _read_first_line(file: Path) -> str:
     return read_file(file).decode("utf-8", "surrogateescape").partition("\n")[0].strip()
 
 
-def _with_slash(directory: str) -> str:
+def _with_trailing_slash(directory: str) -> str:
     return directory if directory.endswith("/") else directory + "/"
 
 
-def _directories_down_to(top: str, path: str) -> list[str]:
-    """Return `top` and each directory on the way to `path`, ending with `path`."""
+def _directories_from_top_through(top: str, directory: str) -> list[str]:
+    """Return `top` and each directory on the way to `directory`, ending with `directory`."""
     levels = [top]
-    for name in path[len(_with_slash(top)) :].split("/") if path != top else ():
-        levels.append(_with_slash(levels[-1]) + name)
+    for name in directory[len(_with_trailing_slash(top)) :].split("/") if directory != top else ():
+        levels.append(_with_trailing_slash(levels[-1]) + name)
     return levels
 
 
@@ -266,28 +275,28 @@ def find_generated_paths(
         for part in path.split("/"):
             names.setdefault(folder, set()).add(part)
             folder = f"{folder}/{part}".lstrip("/")
-    old = {path[:end] for path in paths_before for end in _folder_end_positions(path)}
+    old = {path[:end] for path in paths_before for end in _path_component_ends(path)}
 
     def made(path: str) -> bool:
-        folders = [path[:end] for end in _folder_end_positions(path)][:-1]
+        folders = [path[:end] for end in _path_component_ends(path)][:-1]
         return path.endswith(_COMPILED) or any(
             is_generated_folder(
-                _last_name(folder), names.get(folder.rpartition("/")[0], ()), names.get(folder, ())
+                _base_name(folder), names.get(folder.rpartition("/")[0], ()), names.get(folder, ())
             )
             or folder.endswith(_COMPILED)
-            or (_last_name(folder) in _OUTPUTS and folder not in old)
+            or (_base_name(folder) in _OUTPUTS and folder not in old)
             for folder in folders
         )
 
     return {path for path in paths if path not in tool_written and made(path)}
 
 
-def _folder_end_positions(path: str) -> list[int]:
+def _path_component_ends(path: str) -> list[int]:
     """Return where each of the path's folders ends, and the path itself."""
     return [place for place, letter in enumerate(path) if letter == "/"] + [len(path)]
 
 
-def _last_name(path: str) -> str:
+def _base_name(path: str) -> str:
     return path.rpartition("/")[2]
 
 

@@ -42,7 +42,7 @@ RULES = (".roorules", ".clinerules")
 
 
 @cache
-def _load_protected_names() -> Mapping[str, ProtectionKind]:
+def _load_protection_table() -> Mapping[str, ProtectionKind]:
     """Return each name and pattern of `protected.toml`."""
     rows: list[dict[str, Any]] = tomllib.loads(read_file(_TABLE).decode())["obeyed"]
     kinds = (
@@ -53,9 +53,9 @@ def _load_protected_names() -> Mapping[str, ProtectionKind]:
 
 
 @cache
-def protected_names() -> Mapping[str, ProtectionKind]:
+def builtin_protected_names() -> Mapping[str, ProtectionKind]:
     """Return the protected names of files and folders, as people write them, at any depth of the workspace."""
-    return {name: kind for name, kind in _load_protected_names().items() if "*" not in name}
+    return {name: kind for name, kind in _load_protection_table().items() if "*" not in name}
 
 
 @cache
@@ -63,7 +63,7 @@ def protected_pattern_examples() -> Sequence[str]:
     """Return names that the patterns of the table stand for, a few for each."""
     return [
         name.replace("*", by)
-        for name in _load_protected_names()
+        for name in _load_protection_table()
         if "*" in name
         for by in ("", "a", "local", "json")
     ]
@@ -71,7 +71,7 @@ def protected_pattern_examples() -> Sequence[str]:
 
 def is_safe_to_create(name: str) -> bool:
     """Return whether making a file of this name could only take rights away: an ignore file."""
-    kind = _kinds_by_folded_name(tuple(protected_names())).get(fold_name(name))
+    kind = _kinds_by_folded_name(tuple(builtin_protected_names())).get(fold_name(name))
     return kind is not None and not kind.new
 
 
@@ -79,7 +79,7 @@ def is_safe_to_create(name: str) -> bool:
 def _compile_name_patterns() -> tuple[re.Pattern[str], Sequence[ProtectionKind]]:
     """Return one pattern for all further names, folded, as whole trees of names are looked at; and why what its first
     group matches is protected, what its second does, and so on."""
-    found = {name: kind for name, kind in _load_protected_names().items() if "*" in name}
+    found = {name: kind for name, kind in _load_protection_table().items() if "*" in name}
     groups = (f"({fnmatch.translate(name.casefold())})" for name in found)
     return re.compile("|".join(groups)), [*found.values()]
 
@@ -148,12 +148,12 @@ def find_private_hard_link(
     twins = (str(d / name) for d in above for name in _KEPT)
     beside = next((t for t in twins if (s := _stat_or_none(t)) and os.path.samestat(s, status)), None)
     linked_just_now = status.st_ctime_ns if time.time_ns() - status.st_ctime_ns < 3e9 else 0
-    found = _find_private_files_with_links(str(root), is_hidden, int(time.monotonic()), linked_just_now)
+    found = _find_hard_linked_private_files(str(root), is_hidden, int(time.monotonic()), linked_just_now)
     return beside or found.get((status.st_dev, status.st_ino))
 
 
 @lru_cache(maxsize=4)
-def _find_private_files_with_links(
+def _find_hard_linked_private_files(
     root: str, is_hidden: Callable[[str], bool] | None, _cache_second: int, _changed_ns: int
 ) -> Mapping[tuple[int, int], str]:
     """Return the private and hidden files below a folder that have several links, by device and inode.
@@ -213,30 +213,30 @@ class ProtectedPaths:
         if str(path) in self.made:
             self.written[str(path)] = digest
 
-    def kinds_by_name(self) -> Mapping[str, ProtectionKind]:
+    def protection_kinds_by_folded_name(self) -> Mapping[str, ProtectionKind]:
         return _kinds_by_folded_name(self.all_protected_names())
 
-    def make_kind_lookup(self) -> Callable[[str], ProtectionKind | None]:
+    def make_protection_kind_lookup(self) -> Callable[[str], ProtectionKind | None]:
         """Return a function from a folded name to why it is protected."""
-        names = self.kinds_by_name()
+        names = self.protection_kinds_by_folded_name()
         return lambda name: names.get(name) or _find_kind_by_pattern(name)
 
     def all_protected_names(self) -> tuple[str, ...]:
         """Return the names as people write them."""
-        return tuple(dict.fromkeys((*protected_names(), *self.memory)))
+        return tuple(dict.fromkeys((*builtin_protected_names(), *self.memory)))
 
-    def protection_by_name(self, path: Path) -> Protection | None:
+    def find_protection_by_name(self, path: Path) -> Protection | None:
         """Return the protection of a relative path by its names alone."""
-        kinds = self.make_kind_lookup()
+        kinds = self.make_protection_kind_lookup()
         return next((Protection(p, kind.what) for p in path.parts if (kind := kinds(fold_name(p)))), None)
 
-    def protection_of(self, path: Path, roots: Iterable[Path]) -> Protection | None:
+    def find_path_protection(self, path: Path, roots: Iterable[Path]) -> Protection | None:
         """Return the protection of an absolute path without `..`."""
         inside = [root for root in roots if path.is_relative_to(root)]
         for root in inside:
-            if named := self.protection_by_name(path.relative_to(root)) or git_repository_protection(
-                path, root
-            ):
+            if named := self.find_protection_by_name(
+                path.relative_to(root)
+            ) or find_git_repository_protection(path, root):
                 return named
         for place in (path, *path.parents):
             if place in self.places:
@@ -250,7 +250,7 @@ class ProtectedPaths:
 
 @lru_cache(maxsize=4)
 def _kinds_by_folded_name(names: tuple[str, ...]) -> Mapping[str, ProtectionKind]:
-    known = protected_names()
+    known = builtin_protected_names()
     return {fold_name(name): known.get(name, _MEMORY) for name in names}
 
 
@@ -263,7 +263,7 @@ def looks_like_git_repository(folded_names: Collection[str]) -> bool:
     return "head" in folded_names and ({"objects", "refs"} <= {*folded_names} or "commondir" in folded_names)
 
 
-def git_repository_protection(path: Path, root: Path) -> Protection | None:
+def find_git_repository_protection(path: Path, root: Path) -> Protection | None:
     """Return the protection of what makes a folder a repository, or says what git runs in one that isn't named
     `.git`: git obeys it once a person enters the folder."""
     parts = path.parts
@@ -327,7 +327,7 @@ def is_harmless_git_key(key: str) -> bool:
     return _SAFE_KEYS.fullmatch(f"{section}.{name}".lower()) is not None
 
 
-def git_configuration_paths(env: Mapping[str, str]) -> Iterator[Path]:
+def system_and_user_git_config_paths(env: Mapping[str, str]) -> Iterator[Path]:
     """Yield git's configuration files outside of repositories, existing or not: the system's and the user's."""
     home = env.get("HOME")
     folder = env.get("XDG_CONFIG_HOME") or (f"{home}/.config" if home else "")
@@ -342,7 +342,7 @@ _NESTED = 10
 """git's own limit on includes in includes."""
 
 
-def paths_in_git_config(
+def iterate_git_hook_and_include_paths(
     config: Path, work_tree: Path, depth: int = 0, seen: set[Path] | None = None
 ) -> Iterator[tuple[Path, bool]]:
     """Yield what a git configuration of the work tree `work_tree` names, existing or not: folders of hooks, and (True)
@@ -356,13 +356,13 @@ def paths_in_git_config(
         text = read_file(config).decode(errors="replace")
     except OSError:  # git can't read it either
         return
-    yield from ((path, False) for path in _paths_of_setting(_HOOKS, text, work_tree))
-    for path in _paths_of_setting(_INCLUDE, text, config.parent):
+    yield from ((path, False) for path in _extract_setting_paths(_HOOKS, text, work_tree))
+    for path in _extract_setting_paths(_INCLUDE, text, config.parent):
         yield path, True
-        yield from paths_in_git_config(path, work_tree, depth + 1, seen)
+        yield from iterate_git_hook_and_include_paths(path, work_tree, depth + 1, seen)
 
 
-def _paths_of_setting(setting_pattern: re.Pattern[str], config_text: str, base: Path) -> list[Path]:
+def _extract_setting_paths(setting_pattern: re.Pattern[str], config_text: str, base: Path) -> list[Path]:
     """Return the paths named in the configuration, relative to `base`, except `base` itself, which can't be kept."""
     values = (value.strip('"') for value in setting_pattern.findall(config_text))
     paths = [Path(os.path.normpath(base / os.path.expanduser(value))) for value in values]  # noqa: PTH111 - Path's raises

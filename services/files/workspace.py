@@ -89,7 +89,11 @@ class FolderWorkspace:
 
     def resolve_readable(self, path: str) -> Path:
         """See `Workspace.resolve_readable`; also refuses ignored files, but not ignored directories."""
-        real = self._find_stored_output(path) or self.find_plan_file(path) or self._resolve_allowed_path(path)
+        real = (
+            self._find_or_fetch_stored_output(path)
+            or self.find_plan_file(path)
+            or self._resolve_allowed_path(path)
+        )
         if os.path.isdir(real):  # noqa: PTH112 - Path.is_dir raises for names that are too long
             return real
         self._refuse_if_user_ignored(path, real)
@@ -98,7 +102,7 @@ class FolderWorkspace:
             raise PathRefused(ignored_path_message(path, git=True))
         return real
 
-    def _find_stored_output(self, path: str) -> Path | None:
+    def _find_or_fetch_stored_output(self, path: str) -> Path | None:
         name = parse_stored_output_name(path)
         if not (self._outputs and name):
             return None
@@ -144,7 +148,8 @@ class FolderWorkspace:
             return Protection("/proc", "where a command finds other files than this program")
         ways = dict.fromkeys((real, written))
         return next(
-            (found for way in ways if (found := self.protected_paths.protection_of(way, self._roots))), None
+            (found for way in ways if (found := self.protected_paths.find_path_protection(way, self._roots))),
+            None,
         )
 
     def find_plan_file(self, path: str) -> Path | None:
@@ -206,7 +211,7 @@ class FolderWorkspace:
         git: bool,
     ) -> list[str]:
         """Return files by name, and links only to files that tools may see; with `git` false, ignored files too."""
-        agent = rules.agent_layers()
+        agent = rules.agent_ignore_layers()
         files: list[str] = []
         # From the outermost folder to the one that is read: what is left of each, and what counts for its entries.
         opened: list[tuple[str, Iterator[tuple[str, Kind]], list[Layer], Set[str]]] = []
@@ -218,10 +223,10 @@ class FolderWorkspace:
             if path != start and leave_out and leave_out(path.rpartition("/")[2], beside, names):
                 return
             if git and path != start and ".gitignore" in names:
-                layers = rules.with_directory_layer(layers, path)
+                layers = rules.with_gitignore_layer(layers, path)
             opened.append((f"{path.removesuffix('/')}/", iter(found), layers, names))
 
-        open_directory(start, rules.git_layers(start) if git else [])
+        open_directory(start, rules.gitignore_layers(start) if git else [])
         while opened:
             base, entries, layers, names = opened[-1]
             for name, kind in entries:
@@ -250,7 +255,7 @@ class FolderWorkspace:
             self._anchors[folder] = HeldDirectory(folder, private=True)  # ours, not the user's
         if create_missing and self.find_protection(str(path)):
             self.protected_paths.announce_new_path(path)
-        with self._anchors[folder].open_place(path, make=create_missing) as place:
+        with self._anchors[folder].open_parent_directory(path, create_missing=create_missing) as place:
             yield place
 
     def record_written_digest(self, path: Path, digest: str | None) -> None:
@@ -307,7 +312,7 @@ class FolderWorkspace:
         for name, top in ((real, root), (written, lexical)):
             if top and (found := find_private_name(path_parts_below(name, top))):
                 raise PathRefused(f"{path!r} is refused: tools may not touch {found!r}; go on without it.")
-        hides = self._is_hidden_by_user if self._rules[root].agent_layers() else None
+        hides = self._is_hidden_by_user if self._rules[root].agent_ignore_layers() else None
         if twin := find_private_hard_link(real, root, hides):
             raise PathRefused(
                 f"{path!r} is refused: it is the same file as {self.display_path(Path(twin))!r}; go on without it."

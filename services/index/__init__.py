@@ -83,15 +83,15 @@ class WorkspaceIndex:
             raise ToolError("file_not_found", f"No file or folder {query.path!r} in the workspace.")
         return query.model_copy(update={"path": path.relative_to(root).as_posix()})
 
-    def include_folder_of(self, path: str) -> "WorkspaceIndex":
+    def include_excluded_folder_of(self, path: str) -> "WorkspaceIndex":
         self._named = path
         return self
 
     async def try_lock_and_scan_files(self) -> bool:
         return await self._run_exclusively(self._try_lock_and_scan_files)
 
-    async def diff_files_with_index(self) -> tuple[int, int]:
-        return await self._run_exclusively(self._compare_files)
+    async def compare_files_and_remove_gone(self) -> tuple[int, int]:
+        return await self._run_exclusively(self._diff_files_with_index)
 
     async def chunk_next_files(self) -> int:
         return await self._run_exclusively(self._chunk_next_files)
@@ -137,19 +137,19 @@ class WorkspaceIndex:
     async def read_hits(self, ranked: Sequence[tuple[int, float]]) -> list[Hit]:
         return await self._run_exclusively(self._read_hits, ranked)
 
-    async def read_info(self) -> IndexInfo:
+    async def read_index_info(self) -> IndexInfo:
         return await self._run_exclusively(self._read_info)
 
     async def update(self, path: str, on_progress: Progress, within_s: float) -> IndexInfo:
         async with self._updating:
             until = time.monotonic() + within_s
-            while not await self.include_folder_of(path).try_lock_and_scan_files():
+            while not await self.include_excluded_folder_of(path).try_lock_and_scan_files():
                 if time.monotonic() >= until:
-                    return (await self.read_info()).model_copy(update={"state": "indexing"})
-                on_progress(*await self.count_indexed_files())
+                    return (await self.read_index_info()).model_copy(update={"state": "indexing"})
+                on_progress(*await self.count_indexed_and_all_files())
                 await asyncio.sleep(WAIT_S)
             try:
-                left, removed = await self.diff_files_with_index()
+                left, removed = await self.compare_files_and_remove_gone()
                 added = 0
                 while left and time.monotonic() < until:
                     added += await self.chunk_next_files()
@@ -158,7 +158,7 @@ class WorkspaceIndex:
                             await self.embed_next_files()
                     left, total = await self.store_next_files()
                     on_progress(total - left, total)
-                return (await self.read_info()).model_copy(update={"added": added, "removed": removed})
+                return (await self.read_index_info()).model_copy(update={"added": added, "removed": removed})
             finally:
                 await self.release_lock()
 
@@ -187,7 +187,7 @@ class WorkspaceIndex:
         self._found, self._pending, self._batch = None, None, []
         self._file.unlock()
 
-    def _compare_files(self) -> tuple[int, int]:
+    def _diff_files_with_index(self) -> tuple[int, int]:
         if self._found is None and not self._try_lock_and_scan_files():
             self._pending = deque()  # another process is building it
             return 0, 0
@@ -242,7 +242,7 @@ class WorkspaceIndex:
 
     def _chunk_next_files(self) -> int:
         if self._pending is None:
-            self._compare_files()
+            self._diff_files_with_index()
         self._batch, size = [], 0
         for source in list(self._pending or ())[:_BATCH_FILES]:
             self._check()
@@ -259,7 +259,7 @@ class WorkspaceIndex:
         conn = self._file.open_for_writing()
         if self._has_other_vector_size(conn):
             self._file.recreate_tables()
-            return self._compare_files()[0], self._total
+            return self._diff_files_with_index()[0], self._total
         with write_transaction(conn):
             for file in self._batch:
                 _delete_file_rows(conn, file.source.path)
@@ -277,16 +277,16 @@ class WorkspaceIndex:
         stored = conn.execute("select length(vector) from vectors limit 1").fetchone()
         return made is not None and stored is not None and stored[0] != len(made)
 
-    def _find_candidates(self, asked: IndexQuery, vector: bytes | None) -> Candidates:
+    def _find_candidates(self, query: IndexQuery, vector: bytes | None) -> Candidates:
         conn = self._file.open_for_reading()
         if conn is None:
             return Candidates()
-        most = asked.limit * _CANDIDATES
-        words = tuple(search_by_words(conn, asked, most))
+        most = query.limit * _CANDIDATES
+        words = tuple(search_by_words(conn, query, most))
         if vector is None:
             return Candidates(words=words)
         return Candidates(
-            words=words, meanings=tuple(self._meanings.find_nearest_chunks(conn, vector, asked, most))
+            words=words, meanings=tuple(self._meanings.find_nearest_chunks(conn, vector, query, most))
         )
 
     def _read_hits(self, ranked: Sequence[tuple[int, float]]) -> list[Hit]:
@@ -302,7 +302,7 @@ class WorkspaceIndex:
             if row is not None
         ]
 
-    async def count_indexed_files(self) -> tuple[int, int]:
+    async def count_indexed_and_all_files(self) -> tuple[int, int]:
         return await self._run_exclusively(self._count_indexed_files)
 
     def _count_indexed_files(self) -> tuple[int, int]:

@@ -70,19 +70,19 @@ class IndexFile:
                     if found is not None:  # its free pages would keep what an older version stored
                         self._delete_database_files()
                         conn = self._open_connection()
-                    self._create_tables(conn)
+                    self._drop_and_create_tables(conn)
             except sqlite3.DatabaseError as error:
                 if isinstance(error, sqlite3.OperationalError):
                     raise
                 self._delete_database_files()
                 conn = self._open_connection()
-                self._create_tables(conn)
+                self._drop_and_create_tables(conn)
             return conn
 
     def recreate_tables(self) -> None:
         """Recreate the index empty; requires the lock."""
         with convert_store_errors(self.path, sqlite3.DatabaseError):
-            self._create_tables(self._open_connection())
+            self._drop_and_create_tables(self._open_connection())
 
     def open_for_reading(self) -> sqlite3.Connection | None:
         """Open for reading; None if there is no index of this version."""
@@ -127,7 +127,7 @@ class IndexFile:
         except OSError as error:
             raise to_disk_error(error, self.path) from error
 
-    def _create_tables(self, conn: sqlite3.Connection) -> None:
+    def _drop_and_create_tables(self, conn: sqlite3.Connection) -> None:
         with write_transaction(conn):
             for table in _TABLES:
                 conn.execute(f"drop table if exists {table}")

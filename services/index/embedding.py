@@ -50,11 +50,11 @@ class Embedder:
     async def embed_texts(self, texts: Sequence[str], *, is_query: bool = False) -> list[bytes]:
         """Return normalized float32 vectors. Raises `ToolError` with a one-line message."""
         if self._ask is None:
-            self._ask = await asyncio.to_thread(self._connect_model)
+            self._ask = await asyncio.to_thread(self._make_embed_function)
         slots = asyncio.Semaphore(_AT_ONCE)
         parts = [list(texts[at : at + _BATCH]) for at in range(0, len(texts), _BATCH)]
         found = await asyncio.gather(*(self._embed_batch(part, is_query, slots) for part in parts))
-        return await asyncio.to_thread(_normalize_vectors, list(chain.from_iterable(found)))
+        return await asyncio.to_thread(_normalize_and_encode_vectors, list(chain.from_iterable(found)))
 
     async def _embed_batch(self, texts: list[str], is_query: bool, semaphore: asyncio.Semaphore) -> Vectors:
         assert self._ask is not None
@@ -75,20 +75,20 @@ class Embedder:
     def _to_tool_error(self, why: str) -> ToolError:
         return ToolError("embedding_failed", f"The embedding model {self.name!r} failed: {why}.")
 
-    def _connect_model(self) -> _EmbedFunction:
+    def _make_embed_function(self) -> _EmbedFunction:
         provider, colon, model = self.name.partition(":")
         if not colon:
-            return self._connect_gemini(self.name)
+            return self._make_gemini_embed_function(self.name)
         makers = {
-            "openai": self._connect_openai,
+            "openai": self._make_openai_embed_function,
             "model2vec": self._load_model2vec,
-            "gemini": self._connect_gemini,
+            "gemini": self._make_gemini_embed_function,
         }
         if provider in makers:
             return makers[provider](model)
         raise self._to_tool_error("expected a Gemini id, openai:MODEL or model2vec:FOLDER")
 
-    def _connect_openai(self, model: str) -> _EmbedFunction:
+    def _make_openai_embed_function(self, model: str) -> _EmbedFunction:
         import httpx
 
         url = f"{(self._env.get('OPENAI_BASE_URL') or _OPENAI_URL).rstrip('/')}/embeddings"
@@ -117,7 +117,7 @@ class Embedder:
 
         return ask
 
-    def _connect_gemini(self, model: str) -> _EmbedFunction:
+    def _make_gemini_embed_function(self, model: str) -> _EmbedFunction:
         key = find_gemini_key(self._env)
         if key is None:
             raise self._to_tool_error(f"no API key: {' or '.join(GEMINI_KEYS)} is expected")
@@ -167,7 +167,7 @@ class Embedder:
         return ask
 
 
-def _normalize_vectors(vectors: Vectors) -> list[bytes]:
+def _normalize_and_encode_vectors(vectors: Vectors) -> list[bytes]:
     try:
         np: Any = import_module("numpy")
     except ImportError as error:

@@ -102,13 +102,13 @@ class _Stemmer:
 _stemmer = cache(_Stemmer)
 
 
-def search_by_words(conn: sqlite3.Connection, asked: IndexQuery, limit: int) -> list[tuple[int, float]]:
+def search_by_words(conn: sqlite3.Connection, query: IndexQuery, limit: int) -> list[tuple[int, float]]:
     """Return chunk ids with scores relative to the best, best first."""
-    words = _select_indexed_query_words(conn, asked.query)
+    words = _select_indexed_query_words(conn, query.query)
     if not words:
         return []
     match = " OR ".join(f'"{word}"' for word in words)
-    condition, values = _build_filter_sql(asked)
+    condition, values = _build_filter_sql(query)
     found = conn.execute(
         f"""select terms.rowid, -terms.rank from terms
         cross join chunks on chunks.id = terms.rowid cross join files on files.id = chunks.file
@@ -126,7 +126,7 @@ def _select_indexed_query_words(conn: sqlite3.Connection, query: str) -> list[st
     )  # count(*) takes 10 ms on large tables
     stem = _stemmer()
     words = {stem(word): word for word in significant_words(query)}
-    counts = {word: row[0] for s, word in words.items() if s and (row := _count_chunks_with(conn, s))}
+    counts = {word: row[0] for s, word in words.items() if s and (row := _select_chunk_count_row(conn, s))}
     kept: list[str] = []
     places = 0
     for word in sorted(counts, key=lambda word: (counts[word], word))[:_MOST_TERMS]:
@@ -137,13 +137,13 @@ def _select_indexed_query_words(conn: sqlite3.Connection, query: str) -> list[st
     return kept
 
 
-def _count_chunks_with(conn: sqlite3.Connection, stem: str) -> tuple[int] | None:
+def _select_chunk_count_row(conn: sqlite3.Connection, stem: str) -> tuple[int] | None:
     return conn.execute("select doc from counts where term = ?", (stem,)).fetchone()
 
 
-def _build_filter_sql(asked: IndexQuery) -> tuple[str, list[str]]:
+def _build_filter_sql(query: IndexQuery) -> tuple[str, list[str]]:
     """Build the SQL filter. Paths in a folder sort between `folder/` and `folder0`."""
-    folder = asked.path.strip("/")
+    folder = query.path.strip("/")
     conditions = [
         "(files.inside = '' or substr(? || '/', 1, length(files.inside) + 1) = files.inside || '/')"
     ]
@@ -151,9 +151,9 @@ def _build_filter_sql(asked: IndexQuery) -> tuple[str, list[str]]:
     if folder not in ("", "."):
         conditions.append("(files.path = ? or files.path >= ? and files.path < ?)")
         values += [folder, f"{folder}/", f"{folder}0"]
-    if asked.language:
+    if query.language:
         conditions.append("files.language = ?")
-        values.append(asked.language)
+        values.append(query.language)
     return "".join(f" and {c}" for c in conditions), values
 
 
@@ -169,13 +169,13 @@ class VectorSearch:
         self._vectors: Any = None
 
     def find_nearest_chunks(
-        self, conn: sqlite3.Connection, vector: bytes, asked: IndexQuery, limit: int
+        self, conn: sqlite3.Connection, vector: bytes, query: IndexQuery, limit: int
     ) -> list[tuple[int, float]]:
         """Return chunk ids with cosine similarities, best first."""
         np: Any = import_module("numpy")
 
         self._load_vectors(conn, len(vector))
-        condition, values = _build_filter_sql(asked)
+        condition, values = _build_filter_sql(query)
         ids, vectors = self._ids, self._vectors
         if condition:
             rows = conn.execute(
@@ -205,7 +205,7 @@ class VectorSearch:
         self._at = now
 
 
-def rank_candidates(found: Candidates, asked: IndexQuery) -> list[tuple[int, float]]:
+def rank_candidates(found: Candidates, query: IndexQuery) -> list[tuple[int, float]]:
     """See `CodeIndex.rank`. With both measures uses reciprocal rank: 1 for a chunk that is first in both."""
     if not found.meanings:
         best = found.words
@@ -215,4 +215,4 @@ def rank_candidates(found: Candidates, asked: IndexQuery) -> list[tuple[int, flo
             for place, (chunk, _) in enumerate(listed):
                 scores[chunk] = scores.get(chunk, 0.0) + (_RANK_K + 1) / (_RANK_K + 1 + place) / 2
         best = sorted(scores.items(), key=lambda item: (-item[1], item[0]))
-    return [(chunk, score) for chunk, score in best if score >= asked.min_score][: asked.limit]
+    return [(chunk, score) for chunk, score in best if score >= query.min_score][: query.limit]

@@ -18,7 +18,7 @@ from interlock.services.index.ranking import to_index_columns
 from interlock.services.secrets.redaction import Redactor
 from interlock.state.workspace import PathRefused, Workspace
 from interlock.tools.code_definitions import Definition, detect_language, find_definitions
-from interlock.tools.workspace_files import open_regular_file, resolve_allowed_file
+from interlock.tools.workspace_files import open_regular_file, resolve_file_if_allowed
 
 LEAST, MOST = 50, 1000
 """Characters per chunk; shorter ones are merged with a neighbour or dropped."""
@@ -276,7 +276,7 @@ def _file_signature(path: Path) -> str | None:
 def read_source(workspace: Workspace, path: str) -> bytes | None:
     """Read a file up to the size limit; None if it is gone, too large or not accessible."""
     try:
-        if resolve_allowed_file(workspace, workspace.root / path, allow_ignored=True) is None:
+        if resolve_file_if_allowed(workspace, workspace.root / path, allow_ignored=True) is None:
             return None  # a hard link may be another name of a private file
         with (
             workspace.open_parent_directory(workspace.root / path) as place,

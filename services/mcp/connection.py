@@ -90,7 +90,7 @@ class ServerConnection:
         return make_visible(self._lost)[:_REASON]
 
     @property
-    def is_usable(self) -> bool:
+    def is_enabled_and_valid(self) -> bool:
         return not self.spec.problem and not self.spec.disabled
 
     @property
@@ -121,7 +121,7 @@ class ServerConnection:
 
     async def wait_until_ready(self) -> None:
         """Start the server if that was never tried, and wait for it, but only once for a slow one."""
-        if not self.is_usable:
+        if not self.is_enabled_and_valid:
             return
         if self._task is None:
             self._start_session_task()
@@ -131,7 +131,7 @@ class ServerConnection:
 
     async def require_session(self) -> ServerSession:
         """Return a session, retrying after a failure. Raises `UnavailableError`."""
-        if not self.is_usable:
+        if not self.is_enabled_and_valid:
             raise UnavailableError(self.problem or "it is disabled in settings")
         if self._task is None or self._task.done():
             self._start_session_task()
@@ -168,10 +168,10 @@ class ServerConnection:
     def _start_session_task(self) -> None:
         self.problem = ""
         self._tried.clear()
-        self._restart_ready_wait()
+        self._reset_readiness()
         self._task = asyncio.create_task(self._keep_connected(), name=f"MCP server {self.spec.name}")
 
-    def _restart_ready_wait(self) -> None:
+    def _reset_readiness(self) -> None:
         self._since = time.monotonic()
         self._settled.clear()
 
@@ -182,7 +182,7 @@ class ServerConnection:
             self._asked.clear()
             self._tried.clear()
             began = time.monotonic()
-            connected = await self._run_session()
+            connected = await self._run_session_with_sse_fallback()
             known = known or connected
             if not connected:
                 self._tried.set()
@@ -195,7 +195,7 @@ class ServerConnection:
         self._settled.set()
         self._tried.set()
 
-    async def _run_session(self) -> bool:
+    async def _run_session_with_sse_fallback(self) -> bool:
         """Run one session from start to end; returns whether it connected."""
         connected = await self._run_session_with_spec(self.spec)
         if not connected and self._refuses_http and self.spec.or_sse:
@@ -216,13 +216,13 @@ class ServerConnection:
                     self.listing = await live.list_offerings()
                 self._instructions, self._version, self.spec = live.instructions, live.version, spec
                 self._session, self.problem, connected = live, "", True
-                await self._refresh_until_lost(live)
+                await self._refresh_listing_until_lost(live)
         except Exception as error:  # any error of a server or the SDK ends only this session
             self._refuses_http = isinstance(unwrap_exception_group(error), NotStreamableError)
             self._on_lost(_describe_cause(error, spec.timeout_s, self._connect_s))
         return connected
 
-    async def _refresh_until_lost(self, session: ServerSession) -> None:
+    async def _refresh_listing_until_lost(self, session: ServerSession) -> None:
         while not self._lost and not self._closing:
             self._wake.clear()
             if self._changed:
@@ -238,13 +238,13 @@ class ServerConnection:
         """Retire the session."""
         self._lost = self._lost or why
         self._session = None
-        self._restart_ready_wait()
+        self._reset_readiness()
         self._tried.clear()
         self._wake.set()
 
     def _on_change(self) -> None:
         self._changed = True
-        self._restart_ready_wait()
+        self._reset_readiness()
         self._wake.set()
 
     def record_loss(self, error: LostError, session: ServerSession) -> None:

@@ -30,7 +30,7 @@ from interlock.state.mcp import ServerItem, ServerView
 from interlock.state.messages import DataPart, ToolDeclaration
 from interlock.state.text import make_visible, schema_violation, to_visible_json
 from interlock.state.tooling import Outputs, ToolInfo, ToolRun
-from interlock.tools.file_content import LARGEST_MEDIA, to_media_part
+from interlock.tools.file_content import LARGEST_MEDIA, to_media_part_or_notice
 
 Keep = Callable[[str, JsonValue], None]
 """Records a request and its answer."""
@@ -70,7 +70,7 @@ class Servers:
         self._warned: set[str] = set()
 
     def server_names(self) -> list[str]:
-        return [name for name, one in self._connections.items() if one.is_usable]
+        return [name for name, one in self._connections.items() if one.is_enabled_and_valid]
 
     async def wait_until_ready(self, server: str | None = None) -> None:
         if not self._connections:
@@ -111,7 +111,9 @@ class Servers:
     def tools_by_name(self) -> dict[str, ServerTool]:
         """Return the tools of connected servers by the name that models use."""
         return {
-            tool.name: tool for one in self._connections.values() for tool in self._offerable_tools(one)[0]
+            tool.name: tool
+            for one in self._connections.values()
+            for tool in self._offerable_tools_and_refusals(one)[0]
         }
 
     def find_server_of_tool(self, name: str) -> str | None:
@@ -135,7 +137,7 @@ class Servers:
         async def call_live_tool(session: ServerSession) -> ToolResult:
             tool = self.tools_by_name().get(name)
             if tool is None:
-                here = ", ".join(t.original for t in self._offerable_tools(one)[0]) or "none"
+                here = ", ".join(t.original for t in self._offerable_tools_and_refusals(one)[0]) or "none"
                 text = f"MCP server {server!r} has no tool {name!r}. It has: {here}"
                 return error_result("tool_not_registered", text)
             called.append(tool)
@@ -224,7 +226,7 @@ class Servers:
         text, parts, left = content.text, list[DataPart](), LARGEST_MEDIA
         for data in content.data:
             where = str(await asyncio.to_thread(self._save_data, data))
-            part = to_media_part("", data.data) if len(data.data) <= left else None
+            part = to_media_part_or_notice("", data.data) if len(data.data) <= left else None
             if isinstance(part, DataPart):
                 parts.append(part)
                 left -= len(data.data)
@@ -241,7 +243,9 @@ class Servers:
     def _save_data(self, data: BinaryPart) -> Path:
         return self._outputs.save_bytes(data.data, mimetypes.guess_extension(data.mime_type) or ".bin")
 
-    def _offerable_tools(self, connection: ServerConnection) -> tuple[list[ServerTool], list[str]]:
+    def _offerable_tools_and_refusals(
+        self, connection: ServerConnection
+    ) -> tuple[list[ServerTool], list[str]]:
         """Return the tools with unambiguous names, and why others are left out."""
         found: dict[str, ServerTool] = {}
         refused: list[str] = []
@@ -261,7 +265,7 @@ class Servers:
         return [*found.values()], refused
 
     def _to_server_view(self, connection: ServerConnection) -> ServerView:
-        tools, refused = self._offerable_tools(connection)
+        tools, refused = self._offerable_tools_and_refusals(connection)
         view = connection.to_view()
         items = tuple(ServerItem(name=t.name, description=t.description) for t in tools)
         return view.model_copy(update={"tools": items, "warnings": (*view.warnings, *refused)})
@@ -292,14 +296,14 @@ class JoinedToolset(BuiltinToolset):
     """Every tool name offered so far: a call of one that has disappeared still gets an answer."""
 
     def declare_tools(self) -> list[ToolDeclaration]:
-        tools = self._offered_tools()
+        tools = self._included_server_tools()
         self._seen.update(tools)
         return super().declare_tools() + [
             ToolDeclaration(name=t.name, description=t.description, parameters=t.parameters)
             for t in tools.values()
         ]
 
-    def _offered_tools(self) -> dict[str, ServerTool]:
+    def _included_server_tools(self) -> dict[str, ServerTool]:
         return {name: tool for name, tool in self.servers.tools_by_name().items() if self.is_included(name)}
 
     def find_tool_info(self, name: str) -> ToolInfo | None:
@@ -320,7 +324,7 @@ class JoinedToolset(BuiltinToolset):
         )
 
     def nearest_tool_names(self, name: str) -> list[str]:
-        found = nearest_names(name, self._offered_tools())
+        found = nearest_names(name, self._included_server_tools())
         return nearest_names(name, [*super().nearest_tool_names(name), *found])
 
     def find_call_problem(self, call: CallView) -> str | None:

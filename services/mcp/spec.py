@@ -132,7 +132,7 @@ def _url_problem(server: McpServer) -> str:
 def add_server_to_settings(file: Path, name: str, server: dict[str, Any]) -> bool:
     """Add a server to the settings file; returns whether it replaced one. Raises `ConfigError`."""
     with edit_json_settings(file, "mcpServers") as data:
-        servers = _servers_section(data, file)
+        servers = _get_or_create_servers_section(data, file)
         there = name in servers
         servers[name] = server
     return there
@@ -141,14 +141,14 @@ def add_server_to_settings(file: Path, name: str, server: dict[str, Any]) -> boo
 def remove_server_from_settings(file: Path, name: str) -> None:
     """Remove a server from the settings file. Raises `UserError` if it isn't there, and `ConfigError`."""
     with edit_json_settings(file, "mcpServers") as data:
-        servers = _servers_section(data, file)
+        servers = _get_or_create_servers_section(data, file)
         if name not in servers:
             known = ", ".join(map(repr, servers)) or "none"
             raise UserError(f"No MCP server {name!r} in {file}. There are: {known}.")
         del servers[name]
 
 
-def _servers_section(data: Any, file: Path) -> dict[str, Any]:
+def _get_or_create_servers_section(data: Any, file: Path) -> dict[str, Any]:
     servers = cast(dict[str, Any], data).setdefault("mcpServers", {}) if isinstance(data, dict) else None
     if not isinstance(servers, dict):
         raise ConfigError(f"{file}: expected a JSON object whose mcpServers is an object.")

@@ -54,7 +54,7 @@ class StdioServer:
         write, write_out = anyio.create_memory_object_stream["SessionMessage"](0)
         try:
             async with read_in, read, write, write_out, anyio.create_task_group() as group:
-                group.start_soon(self._collect_stderr, errors)
+                group.start_soon(self._collect_stderr_tail, errors)
                 group.start_soon(self._receive_messages, source, read_in, child)
                 group.start_soon(self._send_messages, sink, write_out)
                 yield read, write
@@ -122,7 +122,7 @@ class StdioServer:
                 except OSError:  # it closed its stdin; its exit is reported when stdout ends
                     return
 
-    async def _collect_stderr(self, stderr: int) -> None:
+    async def _collect_stderr_tail(self, stderr: int) -> None:
         kept = 0
         while chunk := await _read_chunk(stderr):
             self._stderr_kept.append(chunk)

@@ -45,10 +45,10 @@ class CachePlans:
 
     def plan_cache_marks(self, request: ModelRequest) -> CachePlan | None:
         """Return where to mark the request; None if no later request will begin with it."""
-        if not _is_conversation(request):
+        if not _is_conversation_request(request):
             return None
         messages = [m for m in request.messages if m.role != "system"]
-        ends = [*_iterate_request_ends(messages)]
+        ends = [*_iterate_request_end_indexes(messages)]
         before = self._last.get((request.agent, request.role))
         self._last[request.agent, request.role] = messages
         shared = len(ends) - 1
@@ -64,12 +64,12 @@ class CachePlans:
         return CachePlan(opening, shared, len(ends))
 
 
-def _is_conversation(request: ModelRequest) -> bool:
+def _is_conversation_request(request: ModelRequest) -> bool:
     """Return whether more requests follow that begin as this one does: helpers ask once."""
     return request.schema is None and (bool(request.tools) or request.role == "main")
 
 
-def _iterate_request_ends(messages: Sequence[Message]) -> Iterator[int]:
+def _iterate_request_end_indexes(messages: Sequence[Message]) -> Iterator[int]:
     """Yield the index of each message that an answer follows, and of the last: where a request ended."""
     for index, message in enumerate(messages):
         last = index + 1 == len(messages)
@@ -96,7 +96,7 @@ def supports_cache_marks(client_class: str, model: str) -> bool:
     return client_class in _MARKED and (client_class != "ChatOpenAI" or model.startswith(_CLAUDE))
 
 
-def cache_key(request: ModelRequest) -> str:
+def conversation_cache_key(request: ModelRequest) -> str:
     """Return a key that stays the same while a conversation grows, is resumed, forked or compressed."""
     parts: list[str] = [request.model, *(tool.name for tool in request.tools)]
     for message in request.messages:
@@ -106,7 +106,7 @@ def cache_key(request: ModelRequest) -> str:
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:_KEY_LENGTH]
 
 
-def mark_anthropic_request(payload: Json, plan: CachePlan) -> None:
+def add_anthropic_cache_marks(payload: Json, plan: CachePlan) -> None:
     """Mark a request of Anthropic's protocol in place: system prompt, opening, what was sent before, and the end."""
     mark = {"type": "ephemeral"}
     left = _MOST
@@ -122,7 +122,7 @@ def mark_anthropic_request(payload: Json, plan: CachePlan) -> None:
         payload["tools"] = [*others, {**last, "cache_control": mark}]
 
 
-def mark_bedrock_request(
+def add_bedrock_cache_marks(
     model: str, system: list[Json], messages: list[Json], params: Json, plan: CachePlan
 ) -> None:
     """Mark a request of Bedrock's Converse in place, if its model takes marks."""
@@ -144,7 +144,7 @@ def mark_bedrock_request(
         tools.append(point)
 
 
-def mark_chat_completion(messages: list[Json], plan: CachePlan) -> None:
+def add_chat_completion_cache_marks(messages: list[Json], plan: CachePlan) -> None:
     """Mark a chat completion in place, for a gateway to Claude: the person's side are users' and tools' messages."""
     left = _MOST
     places: list[tuple[list[Any], int]] = []
@@ -160,7 +160,7 @@ def mark_chat_completion(messages: list[Json], plan: CachePlan) -> None:
         ends = [len(sides), shared] if 0 < shared < len(sides) else [len(sides)]
         for number in ends:
             content = _convert_field_to_blocks(sides[number - 1][-1], "content")
-            if (at := _last_markable_block(content)) is not None:
+            if (at := _last_markable_block_index(content)) is not None:
                 places.append((content, at))
                 left -= 1
         if left and 0 < plan.opening < len(sides[0]):
@@ -181,7 +181,7 @@ def _blocks_to_mark(messages: list[Json], plan: CachePlan, limit: int) -> list[t
     found = [
         (contents[number], at)
         for number in ends
-        if (at := _last_markable_block(contents[number])) is not None
+        if (at := _last_markable_block_index(contents[number])) is not None
     ]
     if 0 < plan.opening < len(contents[1]):
         found.append((contents[1], plan.opening - 1))
@@ -196,7 +196,7 @@ def _convert_field_to_blocks(holder: Json, field: str) -> list[Any]:
     return holder[field]
 
 
-def _last_markable_block(content: Sequence[Any]) -> int | None:
+def _last_markable_block_index(content: Sequence[Any]) -> int | None:
     """Return the index of the last block that can be marked: an empty text can't."""
     for at in range(len(content) - 1, -1, -1):
         block = content[at]

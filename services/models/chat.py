@@ -26,13 +26,13 @@ from interlock.services.models.json_calls import (
     with_json_call_rules,
 )
 from interlock.services.models.names import (
-    choose_helper_model,
+    choose_helper_model_and_fallback,
     find_provider_spec,
-    model_for_role,
+    has_reliable_completion_signal,
     provider_name,
     resolve_model,
-    scripts_named_in_settings,
-    signals_completion_reliably,
+    script_models_in_settings,
+    unresolved_model_for_role,
 )
 from interlock.services.models.providers import Providers
 from interlock.services.models.request import (
@@ -49,8 +49,8 @@ from interlock.services.models.request import (
 from interlock.services.models.script import append_script_entry, to_script_entry
 from interlock.services.models.sent_messages import (
     AttachmentPlacer,
-    escape_message_controls,
-    escape_tool_controls,
+    escape_message_control_characters,
+    escape_tool_control_characters,
     is_attachment_refusal,
     newest_unrefused_digests,
     replace_refused_attachments,
@@ -151,7 +151,7 @@ class ChatModels:
         self._agent = agent
         self._temperature: float | None = None
         self._providers = Providers(
-            env, fake, self.facts, scripts_named_in_settings(settings) if only_own_scripts else None
+            env, fake, self.facts, script_models_in_settings(settings) if only_own_scripts else None
         )
         self._record_to = record_to
         self._backoff = Backoff(delay_scale, Random(seed), patience_s)
@@ -165,8 +165,10 @@ class ChatModels:
         self._sizes = MessageCache(estimate_message_tokens)
         self._tool_size = ToolsCache(_estimate_tool_tokens)
         self._redact = redact
-        self._redacted = MessageCache(lambda message: escape_message_controls(redact.redact_message(message)))
-        self._declared = ToolsCache(escape_tool_controls)
+        self._redacted = MessageCache(
+            lambda message: escape_message_control_characters(redact.redact_message(message))
+        )
+        self._declared = ToolsCache(escape_tool_control_characters)
         self._taken = IncrementalScan(
             set[str], lambda taken, message: taken.update(c.id for c in message.tool_calls)
         )
@@ -307,7 +309,7 @@ class ChatModels:
         return resolve_model(self._settings, name)
 
     def resolve_role_model(self, role: str) -> str:
-        return resolve_model(self._settings, model_for_role(self._settings, role))
+        return resolve_model(self._settings, unresolved_model_for_role(self._settings, role))
 
     def for_agent(self, agent: str, temperature: float | None) -> "ChatModels":
         """Return a copy for the sub-agent with this path, sharing connections and records."""
@@ -326,10 +328,10 @@ class ChatModels:
         return self.facts.scale_estimate(model, tokens)
 
     def has_reliable_finish_reasons(self, model: str) -> bool:
-        return signals_completion_reliably(model)
+        return has_reliable_completion_signal(model)
 
     def next_call_protocol(self, model: str, reply: Reply, replies_without_call: int) -> str:
-        return self.facts.next_call_protocol(model, reply, replies_without_call)
+        return self.facts.choose_and_record_call_protocol(model, reply, replies_without_call)
 
     async def aclose(self) -> None:
         await self._providers.aclose()
@@ -337,7 +339,7 @@ class ChatModels:
     def _to_request(self, call: ModelCall) -> ModelRequest:
         own = self._temperature if call.schema is None else None
         chosen = (call.temperature, own, self._settings.model.temperature)
-        model, instead = self._choose_model(call)
+        model, instead = self._choose_model_and_fallback(call)
         usual = _NEAR_TEMPERATURE if self.facts.model_server(model).near else _TEMPERATURE
         default = usual if call.schema is None else _HELPER_TEMPERATURE
         messages, schema = (
@@ -366,14 +368,14 @@ class ChatModels:
             instead=instead,
         )
 
-    def _choose_model(self, call: ModelCall) -> tuple[str, str]:
+    def _choose_model_and_fallback(self, call: ModelCall) -> tuple[str, str]:
         """Return the model that is asked, and the one to ask if a helper's small model can't be had or is too
         small."""
         if call.model:
             return self.resolve_alias(call.model), ""
-        main = self.resolve_alias(model_for_role(self._settings, "main"))
+        main = self.resolve_alias(unresolved_model_for_role(self._settings, "main"))
         near = self.facts.model_server(main).near
-        model, instead = choose_helper_model(self._settings, call.role, is_self_hosted=near)
+        model, instead = choose_helper_model_and_fallback(self._settings, call.role, is_self_hosted=near)
         too_long = instead and sum(self._sizes(call.messages)) > _FILLED * self.facts.context_window_tokens(
             model
         )
@@ -408,7 +410,7 @@ class ChatModels:
             report_stage("connecting")
             source = (await self._providers.provider_for(request.model)).stream(request)
             report_stage("reading")
-            if _can_call_commands(request, call):
+            if _can_call_shell(request, call):
                 self._run_once_in_thread("commands", self._on_commands)
             waits = partial(stream_with_timeouts, stall_s=stall_s, first_s=first_s, total_s=call.timeout_s)
             limited = partial(waits, is_output=_is_answer_chunk, on_silence=warn_of_silence)
@@ -487,7 +489,7 @@ class ChatModels:
             end = {"finish_reason": answer.finish_reason, "problem": answer.problem}
             # Before the row: a kill in between repeats the request, and the later entry for an ordinal wins.
             append_script_entry(self._record_to, to_script_entry(message, **about, **end, usage=answer.usage))
-        self.facts.record_answer_speed(
+        self.facts.record_answer_and_speed(
             request.model, answer.usage.input - answer.usage.cached, answer.begun_s
         )
         self.facts.record_counted_tokens(request.model, answer.usage.input, request.size)
@@ -512,7 +514,7 @@ def _is_answer_chunk(chunk: Chunk) -> bool:
     return not chunk.progress
 
 
-def _can_call_commands(request: ModelRequest, call: ModelCall) -> bool:
+def _can_call_shell(request: ModelRequest, call: ModelCall) -> bool:
     """Return whether the answer may call a command; not for a script: its answer is there at once."""
     return provider_name(request.model) != "script" and any(tool.name in SHELL for tool in call.tools)
 

@@ -11,7 +11,7 @@ from functools import cache, cached_property
 from importlib import import_module
 from typing import Any, TypeVar, cast
 
-from interlock.services.models.caching import Json, mark_anthropic_request, mark_bedrock_request
+from interlock.services.models.caching import Json, add_anthropic_cache_marks, add_bedrock_cache_marks
 from interlock.services.models.names import PUBLIC_URLS, REGION
 from interlock.services.models.network import make_tls_context
 from interlock.services.models.response_body import prepare_streamed_response
@@ -58,7 +58,7 @@ def _subclass_anthropic(cls: type[Any]) -> type[Any]:
             own: Any = super()
             payload: Json = own._get_request_payload(*request, **options)
             if cache_control is not None:
-                mark_anthropic_request(payload, cache_control)
+                add_anthropic_cache_marks(payload, cache_control)
             return payload
 
         def _make_message_chunk_from_anthropic_event(self, event: Any, **options: Any) -> Any:
@@ -90,7 +90,7 @@ def _subclass_bedrock(cls: type[Any]) -> type[Any]:
         ) -> None:
             if cache_control is not None:
                 model = cast(Any, self)._get_base_model()
-                mark_bedrock_request(model, system, bedrock_messages, params, cache_control)
+                add_bedrock_cache_marks(model, system, bedrock_messages, params, cache_control)
 
         async def _astream(
             self, messages: Any, stop: Any = None, run_manager: Any = None, **options: Any

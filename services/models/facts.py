@@ -20,7 +20,7 @@ from interlock.services.models.model_table import (
     Rates,
     TableEntry,
     look_up_table_entry,
-    price_table_edition,
+    price_table_cache_stamp,
     read_abilities,
     request_cost_usd,
 )
@@ -226,19 +226,19 @@ class ModelFacts:
         told = parse_overflow_limits(error_text)
         window = told.window or round(_LESS * self.scale_estimate(model, estimated_tokens))
         if told.window:
-            self._load_table_entry(model)  # of today, so that it counts with it
+            self._load_or_refresh_table_entry(model)  # of today, so that it counts with it
             self.record_observations(model, told_window=told.window)
             self.record_counted_tokens(model, told.counted, estimated_tokens)
         self._windows[model] = (min(window, self.context_window_tokens(model)), True)
 
     def _look_up_context_window(self, model: str) -> tuple[int, bool]:
         own, seen = self._settings.model_entry(model).context_window, self.observations(model)
-        if seen.told_window and seen.table == price_table_edition():
+        if seen.told_window and seen.table == price_table_cache_stamp():
             return min(seen.told_window, own or seen.told_window), True
         found = own or self._server_context_window(model)
         if found is None and provider_name(model) in ("gemini", "script"):
             return configured_context_window(self._settings, model), True
-        found = found or self._load_table_entry(model).window
+        found = found or self._load_or_refresh_table_entry(model).window
         return found or configured_context_window(self._settings, model), found is not None
 
     def context_window_tokens(self, model: str) -> int:
@@ -269,16 +269,16 @@ class ModelFacts:
         if model not in self._prices:
             own, url = configured_prices(self._settings, model), server_url(model, self._env)
             near = is_self_hosted(model, url)
-            self._prices[model] = own or (FREE if near else self._load_table_entry(model).prices)
+            self._prices[model] = own or (FREE if near else self._load_or_refresh_table_entry(model).prices)
         return self._prices[model]
 
-    def _load_table_entry(self, model: str) -> TableEntry:
+    def _load_or_refresh_table_entry(self, model: str) -> TableEntry:
         kept = self.observations(model)
-        if kept.table == price_table_edition():
+        if kept.table == price_table_cache_stamp():
             return TableEntry(kept.window, kept.prices)
         found = look_up_table_entry(model, server_url(model, self._env))
         self.record_observations(
-            model, table=price_table_edition(), window=found.window, prices=found.prices, told_window=None
+            model, table=price_table_cache_stamp(), window=found.window, prices=found.prices, told_window=None
         )
         return found
 
@@ -322,7 +322,7 @@ class ModelFacts:
             return own or "native"
         return self.observations(model).protocol or "auto"
 
-    def next_call_protocol(self, model: str, reply: Reply, replies_without_call: int) -> str:
+    def choose_and_record_call_protocol(self, model: str, reply: Reply, replies_without_call: int) -> str:
         """Return how it calls tools from now on; `auto`: that isn't known yet."""
         found = reply.called
         if not found:
@@ -348,7 +348,7 @@ class ModelFacts:
             speed is not None and speed < _SLOW_PER_S
         )
 
-    def record_answer_speed(self, model: str, tokens: int, seconds: float) -> None:
+    def record_answer_and_speed(self, model: str, tokens: int, seconds: float) -> None:
         """Note that a model answered, and how fast one nearby read a long request."""
         if model not in self._answered:
             self._answered.add(model)
@@ -358,18 +358,18 @@ class ModelFacts:
 
     def scale_estimate(self, model: str, tokens: int) -> int:
         """Return the estimate of a request, by how far the last ones of this model were off."""
-        return round(tokens * self._estimate_factor(model))
+        return round(tokens * self._token_estimate_factor(model))
 
     def record_counted_tokens(self, model: str, tokens: int, estimate: int) -> None:
         """Note what the provider counted for a request whose plain estimate is given. Small changes aren't kept."""
         if estimate < _LONG or tokens <= 0:
             return
         found = min(max(tokens / estimate, 1 / _OFF), _OFF)
-        if abs(found - self._estimate_factor(model)) > _KEPT:
+        if abs(found - self._token_estimate_factor(model)) > _KEPT:
             self._factors[model] = round(found, 2)
             self.record_observations(model, per_estimate=self._factors[model])
 
-    def _estimate_factor(self, model: str) -> float:
+    def _token_estimate_factor(self, model: str) -> float:
         if model not in self._factors:
             self._factors[model] = self.observations(model).per_estimate or 1.0
         return self._factors[model]
@@ -421,7 +421,7 @@ def configured_prices(settings: Settings, model: str) -> Prices | None:
     return [Rates(0, found.input, found.output, cached, written)]
 
 
-def list_offered_models(settings: Settings, env: Mapping[str, str], facts: ModelFacts) -> list[str]:
+def list_available_models(settings: Settings, env: Mapping[str, str], facts: ModelFacts) -> list[str]:
     """Return the models that settings name and credentials serve, then all those of servers nearby."""
     named = [settings.model.name, *settings.model.aliases, *(n for n in settings.models if ":" in n)]
     resolved = dict.fromkeys(resolve_model(settings, name) for name in named)

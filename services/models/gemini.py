@@ -75,7 +75,7 @@ class GeminiBodyBuilder:
             if not parts:
                 continue
             if index > unsigned_from and message.role == "assistant":
-                parts = _sign_first_call(parts)
+                parts = _sign_first_call_with_placeholder(parts)
             role = "model" if message.role == "assistant" else "user"
             if contents and contents[-1]["role"] == role:
                 contents[-1]["parts"] = [*contents[-1]["parts"], *parts]
@@ -93,14 +93,14 @@ class BodyEncoder:
 
     def __call__(self, body: Json) -> bytes:
         """Return the value of `contents`, with the other fields after it."""
-        found = [self._encode_content(content) for content in body["contents"]]
+        found = [self._encode_content_cached(content) for content in body["contents"]]
         self._known = {id(content["parts"]): (content, encoded) for content, encoded in found}
         rest = {name: value for name, value in body.items() if name != "contents"}
         if rest != self._rest[0]:
             self._rest = (rest, b", " + json.dumps(rest).encode()[1:-1] if rest else b"")
         return b"[%b]%b" % (b", ".join([encoded for _, encoded in found]), self._rest[1])
 
-    def _encode_content(self, content: Json) -> tuple[Json, bytes]:
+    def _encode_content_cached(self, content: Json) -> tuple[Json, bytes]:
         known = self._known.get(id(content["parts"]))
         if known and known[0]["parts"] is content["parts"]:
             return known
@@ -121,7 +121,7 @@ def _turn_start_index(messages: Sequence[Message]) -> int:
     return max((i for i in asked if i == 0 or messages[i - 1].role != "tool"), default=-1)
 
 
-def _sign_first_call(parts: list[Json]) -> list[Json]:
+def _sign_first_call_with_placeholder(parts: list[Json]) -> list[Json]:
     """Return the parts with a signature on the first call."""
     first = next((i for i, part in enumerate(parts) if "functionCall" in part), None)
     if first is None or "thoughtSignature" in parts[first]:
@@ -144,7 +144,7 @@ def _to_gemini_parts(message: Message) -> list[Json]:
 
 
 def _function_call_part(call: ToolCall) -> Json:
-    part: Json = {"functionCall": {"name": call.name, "args": call.args, **_call_id_field(call.id)}}
+    part: Json = {"functionCall": {"name": call.name, "args": call.args, **_gemini_call_id_field(call.id)}}
     if call.signature:
         part["thoughtSignature"] = call.signature
     return part
@@ -156,13 +156,13 @@ def _function_response_parts(message: Message) -> list[Json]:
     response: Json = {
         "name": message.name or "",
         "response": {key: message.text},
-        **_call_id_field(message.tool_call_id),
+        **_gemini_call_id_field(message.tool_call_id),
     }
     data = () if isinstance(message.content, str) else message.content
     return [{"functionResponse": response}, *(_content_part(p) for p in data if isinstance(p, DataPart))]
 
 
-def _call_id_field(call_id: str | None) -> Json:
+def _gemini_call_id_field(call_id: str | None) -> Json:
     """Send back only ids assigned by Gemini."""
     return {} if not call_id or OWN_ID.fullmatch(call_id) else {"id": call_id}
 
@@ -356,7 +356,7 @@ def hide_vertex_variables() -> Generator[None]:
 
 
 def _to_chunk(message: AIMessageChunk) -> Chunk:
-    text, thought, signature = _split_content(message.content)
+    text, thought, signature = _split_text_and_thought(message.content)
     finish = cast("str | None", message.response_metadata.get("finish_reason"))
     reason, problem = normalize_finish_reason("Gemini", finish, {"max_tokens": "length"})
     feedback = cast("Mapping[str, Any] | None", message.response_metadata.get("prompt_feedback"))
@@ -376,7 +376,7 @@ def _to_chunk(message: AIMessageChunk) -> Chunk:
     )
 
 
-def _split_content(content: Any) -> tuple[str, str, str | None]:
+def _split_text_and_thought(content: Any) -> tuple[str, str, str | None]:
     """Return text, thought and the text's signature. Content is a string, or a list of strings and typed blocks."""
     text, thought, signature = "", "", None
     for block in [content] if isinstance(content, str) else content:

@@ -23,8 +23,8 @@ from langchain_core.messages import (
 
 from interlock.services.models.caching import (
     CachePlans,
-    cache_key,
-    mark_chat_completion,
+    add_chat_completion_cache_marks,
+    conversation_cache_key,
     supports_cache_marks,
 )
 from interlock.services.models.client_classes import (
@@ -48,7 +48,7 @@ from interlock.services.models.options import (
     BEDROCK_FIELDS,
     find_refused_option,
     has_thinking_enabled,
-    no_effort_notice,
+    ignored_thinking_level_notice,
     thinking_effort_options,
     without_refused_options,
 )
@@ -65,10 +65,10 @@ from interlock.services.models.sent_messages import attachment_digest
 from interlock.services.models.thinking import (
     ThinkTagParser,
     ThoughtCollector,
-    ThoughtfulClient,
+    ThoughtStreamingClient,
     is_openai_client_class,
     prepend_thinking,
-    subclass_reading_thoughts,
+    subclass_to_read_thoughts,
 )
 from interlock.services.packages import install_command
 from interlock.state.errors import ModelError, UserError
@@ -97,7 +97,7 @@ def extract_finish_reason(metadata: Mapping[str, Any]) -> str:
     return "" if status in (None, "in_progress") else str(status)
 
 
-def to_recorded_finish_reason(model: str, raw_reason: str) -> tuple[str | None, str | None, str]:
+def interpret_finish_reason(model: str, raw_reason: str) -> tuple[str | None, str | None, str]:
     """Return an end's name as records have it, the problem that it means, and a warning if it isn't known.
 
     Raises `ModelError` if the conversation fills the model's window.
@@ -175,7 +175,7 @@ _ADDING = ("ChatAnthropic", "ChatBedrockConverse")
 """Clients whose pieces hold parts of the usage. Others repeat a running total, if they tell it more than once."""
 
 
-def _sum_chunks(pieces: list[AIMessageChunk]) -> AIMessageChunk:
+def _merge_chunks(pieces: list[AIMessageChunk]) -> AIMessageChunk:
     return pieces[0] + pieces[1:]
 
 
@@ -218,19 +218,19 @@ class LangChainProvider:
             options["stream_chunk_timeout"] = None  # ours counts: it knows pings
             if facts.model_server(model).near:
                 options["timeout"] = None  # the client's own is 10 minutes
-            cls = subclass_reading_thoughts(cls)
+            cls = subclass_to_read_thoughts(cls)
         if facts.model_server(model).kind == "llama.cpp":
             options["extra_body"] = {"return_progress": True}
         if self._spec.cls == "ChatOpenAI":
-            cls = _subclass_with_marks_and_cost(cls)
+            cls = _subclass_with_cache_marks_and_cost(cls)
         cls = subclass_with_fixes(cls)
         with temporary_client_environment():
-            options |= _async_key_option(options) if self._spec.cls == "ChatOpenAI" else {}
+            options |= _async_api_key_option(options) if self._spec.cls == "ChatOpenAI" else {}
             options |= client_constructor_options(cls, options)
             made: Any = cls(**options)
             getattr(made, "_async_client", None)  # Anthropic's is made when it is first used
         if is_openai_client_class(cls):
-            made.root_async_client = ThoughtfulClient(made.root_async_client)
+            made.root_async_client = ThoughtStreamingClient(made.root_async_client)
         self._model: BaseChatModel = made
         self._plans = CachePlans()
         self._told_effort = facts.observations(model).effort_told
@@ -265,7 +265,7 @@ class LangChainProvider:
             end, total = extract_finish_reason(chunk.response_metadata) or end, chunk.usage_metadata or total
             pieces.append(chunk)
             if len(pieces) == _TOGETHER:
-                pieces = [_sum_chunks(pieces)]
+                pieces = [_merge_chunks(pieces)]
             text, thought = tags.split_thoughts(_chunk_text(chunk))
             thought += thinking.collect_chunk(chunk)
             progress = chunk.response_metadata.pop(_PROGRESS, None)
@@ -275,7 +275,7 @@ class LangChainProvider:
         text, thought = tags.flush()
         yield Chunk(text=text, thought=thought, warning=self._take_effort_notice(request))
         if pieces:
-            whole = _sum_chunks(pieces)
+            whole = _merge_chunks(pieces)
             usage = to_usage(cast(Any, whole.usage_metadata if self._spec.cls in _ADDING else total))
             if usage and begun and not usage.input:
                 usage = begun.model_copy(update={"output": usage.output, "thoughts": usage.thoughts})
@@ -293,7 +293,7 @@ class LangChainProvider:
             return {}
         if supports_cache_marks(self._spec.cls, self._name.partition(":")[2]):
             return {"cache_control": plan}
-        return {"prompt_cache_key": cache_key(request)} if self._spec.cls == "ChatOpenAI" else {}
+        return {"prompt_cache_key": conversation_cache_key(request)} if self._spec.cls == "ChatOpenAI" else {}
 
     def _request_options(self, request: ModelRequest) -> dict[str, Any]:
         """Return the options that this model's server takes."""
@@ -315,7 +315,7 @@ class LangChainProvider:
             return ""
         self._told_effort = True
         self._facts.record_observations(self._name, effort_told=True)
-        return no_effort_notice(self._name, request.thinking)
+        return ignored_thinking_level_notice(self._name, request.thinking)
 
     def _bind_model_to_request(self, request: ModelRequest) -> Any:
         options = self._request_options(request)
@@ -337,7 +337,7 @@ class LangChainProvider:
     def _build_last_chunk(
         self, whole: AIMessageChunk, raw_reason: str, usage: Usage | None, usd: float | None
     ) -> Chunk:
-        reason, problem, warning = to_recorded_finish_reason(self._name, raw_reason)
+        reason, problem, warning = interpret_finish_reason(self._name, raw_reason)
         calls, broken = _to_parsed_calls(whole)
         if broken:
             problem = f"{self._name} sent a call that can't be read: {broken}"
@@ -372,7 +372,7 @@ _AS_IT_IS = ("messages", "tools", "response_format")
 
 
 @cache
-def _subclass_with_marks_and_cost(cls: type[BaseChatModel]) -> type[BaseChatModel]:
+def _subclass_with_cache_marks_and_cost(cls: type[BaseChatModel]) -> type[BaseChatModel]:
     """Return the class with marks, llama.cpp's progress, and OpenRouter's cost and cache writes: the client drops them.
 
     A request's large parts go with the fields that the client doesn't know. Of those it knows it looks at every value
@@ -388,7 +388,7 @@ def _subclass_with_marks_and_cost(cls: type[BaseChatModel]) -> type[BaseChatMode
             if "messages" not in payload:  # not for chat completions
                 return payload
             if cache_control is not None:
-                mark_chat_completion(payload["messages"], cache_control)
+                add_chat_completion_cache_marks(payload["messages"], cache_control)
             parts = {name: payload.pop(name) for name in _AS_IT_IS if name in payload}
             extra: dict[str, Any] = payload.get("extra_body") or {}
             return {**payload, "messages": (), "extra_body": {**parts, **extra}}
@@ -411,7 +411,7 @@ def _subclass_with_marks_and_cost(cls: type[BaseChatModel]) -> type[BaseChatMode
     return Lighter
 
 
-def _async_key_option(options: Mapping[str, Any]) -> dict[str, Any]:
+def _async_api_key_option(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the key as a function: so LangChain makes an asynchronous client only."""
     key = options.get("api_key")
 

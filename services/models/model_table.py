@@ -68,7 +68,7 @@ _UNKNOWN = TableEntry(None, None)
 
 
 @cache
-def price_table_edition() -> str:
+def price_table_cache_stamp() -> str:
     """Return which table, and which day: prices change."""
     spec = find_spec("genai_prices")
     found = Path(spec.origin).with_name("data.py").stat() if spec and spec.origin else None

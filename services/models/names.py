@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
-from interlock.services.models.network import check_proxies, find_certificate_file
+from interlock.services.models.network import check_proxies, find_or_merge_certificate_file
 from interlock.services.models.options import thinking_effort_options
 from interlock.services.packages import install_command
 from interlock.state.errors import ConfigError, CredentialsError, UserError
@@ -188,7 +188,7 @@ def resolve_model(settings: Settings, name: str) -> str:
     return _to_canonical_name(settings, at)
 
 
-def model_for_role(settings: Settings, role: str) -> str:
+def unresolved_model_for_role(settings: Settings, role: str) -> str:
     """Return the unresolved model name for a role.
 
     Settings take precedence over the role's default. If the main model isn't Gemini's (a script, another provider),
@@ -294,7 +294,7 @@ def check_credentials(settings: Settings, env: Mapping[str, str], model: str | N
             raise _missing_script_error(file)
         return
     check_proxies(os.environ)
-    find_certificate_file(os.environ)
+    find_or_merge_certificate_file(os.environ)
     check_server_address(resolved, env)
     if provider == "gemini":
         if find_gemini_key(env) is None:
@@ -387,7 +387,7 @@ def find_gemini_key(env: Mapping[str, str]) -> str | None:
     return next((env[name] for name in GEMINI_KEYS if env.get(name)), None)
 
 
-def scripts_named_in_settings(settings: Settings) -> set[str]:
+def script_models_in_settings(settings: Settings) -> set[str]:
     """Return the scripts that settings name as models, by their whole paths."""
     named = map(with_absolute_script_path, (settings.model.name, *settings.model.aliases.values()))
     return {name for name in named if name and name.startswith("script:")}
@@ -440,12 +440,12 @@ _SAYS_ALL = re.compile(
 REGION = re.compile(r"((?:us|eu|us-gov|apac|global|jp|au|ca|in|sa)\.)?")
 
 
-def signals_completion_reliably(model: str) -> bool:
+def has_reliable_completion_signal(model: str) -> bool:
     """Return whether the end of an answer without calls says if the model has more to do; `model`: resolved."""
     return bool(_SAYS_ALL.match(model))
 
 
-def vendor_small_model(main: str, role: str) -> str:
+def small_model_of_same_vendor(main: str, role: str) -> str:
     """Return the small model of the vendor of `main`, a resolved name, for what a role asks; empty: there is none."""
     tier = ROLE_ALIASES.get(role, "")
     if tier not in ("flash", "flash-lite"):
@@ -459,15 +459,17 @@ def vendor_small_model(main: str, role: str) -> str:
     return ""
 
 
-def choose_helper_model(settings: Settings, role: str, *, is_self_hosted: bool) -> tuple[str, str]:
+def choose_helper_model_and_fallback(
+    settings: Settings, role: str, *, is_self_hosted: bool
+) -> tuple[str, str]:
     """Return the model that a role asks, and the one asked in its place if that can't be had (empty: none).
 
     `is_self_hosted`: the main model's server is on this machine or network, and has its own models only.
     """
-    asked = resolve_model(settings, model_for_role(settings, role))
-    main = resolve_model(settings, model_for_role(settings, "main"))
+    asked = resolve_model(settings, unresolved_model_for_role(settings, role))
+    main = resolve_model(settings, unresolved_model_for_role(settings, "main"))
     chosen = role in settings.model.roles or role == "main" or asked != main
     if chosen or is_self_hosted or provider_name(main) in ("gemini", "script"):
         return asked, ""
-    small = vendor_small_model(main, role)
+    small = small_model_of_same_vendor(main, role)
     return (small, main) if small and small != main else (main, "")

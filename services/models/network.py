@@ -26,7 +26,7 @@ _DESKTOPS = re.compile(r"socks://", re.I)
 """How desktops write the address of a SOCKS 5 proxy; clients refuse it."""
 
 
-def find_certificate_file(env: Mapping[str, str]) -> str:
+def find_or_merge_certificate_file(env: Mapping[str, str]) -> str:
     """Return the file of trusted certificates that the environment asks for; empty: that of the client.
 
     Raises `UserError` if a variable names a file that can't be read.
@@ -81,7 +81,7 @@ def describe_network_settings(env: Mapping[str, str]) -> list[str]:
     shown = [f"{name}={re.sub(r'//[^/@]*@', '//', env[name])}" for name in _PROXIES if env.get(name)]
     around = env.get("NO_PROXY") or env.get("no_proxy")
     lines = [f"proxy: {', '.join(shown)}" + (f"; not for {around}" if around else "")] if shown else []
-    find_certificate_file(env)
+    find_or_merge_certificate_file(env)
     named = [f"{name}={env[name]}" for name in (*_REPLACES, _ADDS) if env.get(name)]
     return [*lines, *([f"certificates: {', '.join(named)}"] if named else [])]
 
@@ -95,7 +95,7 @@ def temporary_client_environment() -> Generator[None]:
     check_proxies(os.environ)
     changes = {name: _DESKTOPS.sub("socks5://", v) for name in _PROXIES if (v := os.environ.get(name))}
     changes["AWS_MAX_ATTEMPTS"] = "1"  # each attempt is ours: Bedrock's client takes this from nowhere else
-    if file := find_certificate_file(os.environ):
+    if file := find_or_merge_certificate_file(os.environ):
         changes |= dict.fromkeys(("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE"), file)
     changes = {name: value for name, value in changes.items() if os.environ.get(name) != value}
     before = {name: os.environ.get(name) for name in changes}
@@ -116,5 +116,8 @@ def make_tls_context(url: str) -> ssl.SSLContext:
         return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # trusts no one, in case a redirect leads elsewhere
     import certifi
 
-    file, folder = find_certificate_file(os.environ) or certifi.where(), os.environ.get("SSL_CERT_DIR")
+    file, folder = (
+        find_or_merge_certificate_file(os.environ) or certifi.where(),
+        os.environ.get("SSL_CERT_DIR"),
+    )
     return ssl.create_default_context(cafile=file, capath=folder)

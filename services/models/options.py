@@ -37,17 +37,17 @@ def thinking_effort_options(
     return ways(model.rpartition("/")[2].lower(), level, max_tokens) if ways else None
 
 
-def _effort_as_level(name: str, level: str, _most: int | None) -> Options | None:
+def _reasoning_effort_option(name: str, level: str, _max_tokens: int | None) -> Options | None:
     return None if _PLAIN.match(name) else {"reasoning_effort": level}
 
 
 def _effort_for_anthropic(name: str, level: str, max_tokens: int | None) -> Options | None:
     if _COUNTING.match(name):
-        return _effort_as_token_budget(level, max_tokens)
-    return _effort_as_level(name, level, max_tokens)
+        return _thinking_budget_option(level, max_tokens)
+    return _reasoning_effort_option(name, level, max_tokens)
 
 
-def _effort_as_token_budget(level: str, max_tokens: int | None) -> Options:
+def _thinking_budget_option(level: str, max_tokens: int | None) -> Options:
     budget = min(_BUDGETS[level], max_tokens // 2) if max_tokens else _BUDGETS[level]
     return {"thinking": {"type": "enabled", "budget_tokens": budget}} if budget >= _LEAST else {}
 
@@ -56,7 +56,7 @@ def _effort_for_bedrock(name: str, level: str, max_tokens: int | None) -> Option
     _, of_claude, claude = name.rpartition("anthropic.")
     fields: Options | None = None
     if of_claude and _COUNTING.match(claude):
-        fields = _effort_as_token_budget(level, max_tokens)
+        fields = _thinking_budget_option(level, max_tokens)
     elif of_claude and not _PLAIN.match(claude):
         fields = {"thinking": {"type": "adaptive"}, "output_config": {"effort": level}}
     elif "amazon.nova-2" in name:
@@ -66,46 +66,46 @@ def _effort_for_bedrock(name: str, level: str, max_tokens: int | None) -> Option
     return {BEDROCK_FIELDS: fields} if fields else fields
 
 
-def _effort_for_ollama(name: str, level: str, _most: int | None) -> Options:
+def _effort_for_ollama(name: str, level: str, _max_tokens: int | None) -> Options:
     return {"reasoning": level if "gpt-oss" in name else level != "low"}
 
 
-def _effort_for_groq(name: str, level: str, _most: int | None) -> Options | None:
+def _effort_for_groq(name: str, level: str, _max_tokens: int | None) -> Options | None:
     if "gpt-oss" in name:
         return {"reasoning_effort": level}
     return {"reasoning_effort": "none" if level == "low" else "default"} if "qwen3" in name else None
 
 
-def _effort_for_mistral(name: str, level: str, _most: int | None) -> Options | None:
+def _effort_for_mistral(name: str, level: str, _max_tokens: int | None) -> Options | None:
     takes = re.match(r"mistral-(small|medium|large)", name)  # Magistral always thinks, others never
     return {"reasoning_effort": "none" if level == "low" else "high"} if takes else None
 
 
-def is_thinking_deepseek(model: str) -> bool:
+def is_thinking_deepseek_model(model: str) -> bool:
     """Return whether a model is one of DeepSeek's since version 4: all of them think, and take a level."""
     name = model.rpartition("/")[2].lower()
     return bool(re.match(r"deepseek-(?!(chat|reasoner|coder|r1|v[1-3])\b)", name))
 
 
-def _effort_for_deepseek(name: str, level: str, _most: int | None) -> Options | None:
-    return {"reasoning_effort": level} if is_thinking_deepseek(name) else None
+def _effort_for_deepseek(name: str, level: str, _max_tokens: int | None) -> Options | None:
+    return {"reasoning_effort": level} if is_thinking_deepseek_model(name) else None
 
 
-def _effort_for_xai(name: str, level: str, _most: int | None) -> Options | None:
+def _effort_for_xai(name: str, level: str, _max_tokens: int | None) -> Options | None:
     if name.startswith("grok-3-mini"):
         return {"reasoning_effort": "low" if level == "low" else "high"}
     fixed = re.match(r"grok-([123]\b|4$|4-|4\.20|code|build|beta|vision)", name)  # until 4.3, and the coders
     return None if fixed else {"reasoning_effort": level}
 
 
-def _effort_for_together(name: str, level: str, _most: int | None) -> Options | None:
+def _effort_for_together(name: str, level: str, _max_tokens: int | None) -> Options | None:
     if re.match(r"gpt-oss|deepseek-v[4-9]", name):
         return {"reasoning_effort": level}
     toggled = re.match(r"deepseek-v3[.-]1|qwen3\.[56]|glm-5(\.[012])?$|kimi-k2\.[56]|cogito|nemotron-3", name)
     return {EXTRA_BODY: {"reasoning": {"enabled": level != "low"}}} if toggled else None
 
 
-def _effort_for_fireworks(name: str, level: str, _most: int | None) -> Options | None:
+def _effort_for_fireworks(name: str, level: str, _max_tokens: int | None) -> Options | None:
     if re.match(r"glm-[5-9]", name):  # none of them knows "medium"
         return {"reasoning_effort": "low" if level == "low" else "high"}
     takes = re.match(
@@ -116,9 +116,9 @@ def _effort_for_fireworks(name: str, level: str, _most: int | None) -> Options |
 
 
 _WAYS: Mapping[str, Callable[[str, str, int | None], Options | None]] = {
-    "ChatOpenAI": _effort_as_level,
-    "AzureChatOpenAI": _effort_as_level,
-    "ChatGoogleGenerativeAI": _effort_as_level,
+    "ChatOpenAI": _reasoning_effort_option,
+    "AzureChatOpenAI": _reasoning_effort_option,
+    "ChatGoogleGenerativeAI": _reasoning_effort_option,
     "ChatAnthropic": _effort_for_anthropic,
     "ChatBedrockConverse": _effort_for_bedrock,
     "ChatOllama": _effort_for_ollama,
@@ -137,7 +137,7 @@ def has_thinking_enabled(options: Mapping[str, Any]) -> bool:
     return "thinking" in options or "thinking" in options.get(BEDROCK_FIELDS, {})
 
 
-def no_effort_notice(model: str, level: Thinking) -> str:
+def ignored_thinking_level_notice(model: str, level: Thinking) -> str:
     """Return what the person reads, once, of a model that takes no level."""
     return f"Model {model!r} takes no thought level: {level!r} has no effect on it."
 

@@ -221,7 +221,7 @@ def _http_status(error: BaseException, body: Any) -> int:
     if not isinstance(body, Mapping):
         return 0
     told = cast("Mapping[str, Any]", body)
-    value = _to_mapping(told.get("ResponseMetadata")).get("HTTPStatusCode")  # botocore's
+    value = _mapping_or_empty(told.get("ResponseMetadata")).get("HTTPStatusCode")  # botocore's
     return value if isinstance(value, int) and 400 <= value < 600 else 0
 
 
@@ -247,7 +247,7 @@ def _error_message_in_body(body: Any) -> str:
     if isinstance(body, str):
         return body
     inner = _error_object_in_body(body)
-    around = _to_mapping(body)
+    around = _mapping_or_empty(body)
     choices = (
         inner.get("message"),
         inner.get("Message"),
@@ -263,17 +263,17 @@ def _google_error_details(body: Any) -> list[Mapping[str, Any]]:
     found = _error_object_in_body(body).get("details")
     if not isinstance(found, list):
         return []
-    return [_to_mapping(detail) for detail in cast("list[Any]", found)]
+    return [_mapping_or_empty(detail) for detail in cast("list[Any]", found)]
 
 
 def _error_object_in_body(body: Any) -> Mapping[str, Any]:
     if isinstance(body, list) and body:
         body = cast("list[Any]", body)[0]
-    around = _to_mapping(body)
-    return _to_mapping(around.get("error")) or _to_mapping(around.get("Error")) or around
+    around = _mapping_or_empty(body)
+    return _mapping_or_empty(around.get("error")) or _mapping_or_empty(around.get("Error")) or around
 
 
-def _to_mapping(value: Any) -> Mapping[str, Any]:
+def _mapping_or_empty(value: Any) -> Mapping[str, Any]:
     return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
 
 
@@ -284,7 +284,7 @@ def _iterate_error_strings(value: Any) -> Iterator[str]:
         for item in cast("list[Any]", value):
             yield from _iterate_error_strings(item)
     else:
-        for name, item in _to_mapping(value).items():
+        for name, item in _mapping_or_empty(value).items():
             if name in _TELLING:
                 yield from _iterate_error_strings(item)
 
@@ -292,8 +292,8 @@ def _iterate_error_strings(value: Any) -> Iterator[str]:
 def _response_headers(error: BaseException) -> Mapping[str, str]:
     response = getattr(error, "response", None)
     if isinstance(response, Mapping):
-        metadata = _to_mapping(cast("Mapping[str, Any]", response).get("ResponseMetadata"))
-        return cast("Mapping[str, str]", _to_mapping(metadata.get("HTTPHeaders")))
+        metadata = _mapping_or_empty(cast("Mapping[str, Any]", response).get("ResponseMetadata"))
+        return cast("Mapping[str, str]", _mapping_or_empty(metadata.get("HTTPHeaders")))
     return cast("Mapping[str, str]", getattr(response, "headers", None) or {})
 
 

@@ -420,7 +420,7 @@ async def extract_tagged_calls(
         async for chunk in pieces:
             reason, problem = chunk.finish_reason or reason, chunk.problem or problem
             yield replace(chunk, text=parser.feed(chunk.text))
-    rest = parser.close(cut=reason != "stop")
+    rest = parser.close(truncated=reason != "stop")
     if parser.problem and not problem:
         yield Chunk(text=rest, finish_reason=_MALFORMED, problem=f"a call can't be read: {parser.problem}")
         return

@@ -41,7 +41,7 @@ def subscribe_to_body_bytes(on_bytes: Callable[[bool], None]) -> Generator[None]
         _HEARD.set(around)
 
 
-def report_body_bytes(response: Any) -> None:
+def wrap_body_to_report_bytes(response: Any) -> None:
     """Report the pieces of the response's body as they arrive."""
     made = _reporting_stream_class(type(response).__module__.partition(".")[0])
     response.stream = made(response.stream)
@@ -141,7 +141,7 @@ _SHOWN = 200
 """Characters shown of an answer that can't be read."""
 
 
-async def convert_to_event_stream(response: Any) -> None:
+async def convert_plain_answer_to_event_stream(response: Any) -> None:
     """Replace a plain answer by the events of a stream: a response hook of httpx and httpx2."""
     kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
     if response.status_code != 200 or kind not in ("application/json", "text/html", "text/plain"):
@@ -275,5 +275,5 @@ async def prepare_streamed_response(response: Any) -> None:
     if own and _ACKNOWLEDGE is not None:
         with suppress(OSError):  # the connection is lost: reading the body says so
             own.setsockopt(socket.IPPROTO_TCP, _ACKNOWLEDGE, 1)
-    report_body_bytes(response)
-    await convert_to_event_stream(response)
+    wrap_body_to_report_bytes(response)
+    await convert_plain_answer_to_event_stream(response)

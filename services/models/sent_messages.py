@@ -172,7 +172,7 @@ def _refused_attachment_notice(part: DataPart) -> str:
 T = TypeVar("T")
 
 
-def escape_message_controls(message: Message) -> Message:
+def escape_message_control_characters(message: Message) -> Message:
     """Return the message with control characters spelled out; the same object if there are none."""
     content: Any = message.content
     if isinstance(content, str):
@@ -183,20 +183,22 @@ def escape_message_controls(message: Message) -> Message:
             for p in message.content
             if not isinstance(p, str)
         )
-    calls = tuple(c.model_copy(update={"args": _escape_value_controls(c.args)}) for c in message.tool_calls)
+    calls = tuple(
+        c.model_copy(update={"args": _escape_control_characters_in_value(c.args)}) for c in message.tool_calls
+    )
     thought = escape_control_characters(message.thought) if message.thought else message.thought
     made = {"content": content, "tool_calls": calls, "thought": thought}
     changes = {name: value for name, value in made.items() if value != getattr(message, name)}
     return message.model_copy(update=changes) if changes else message
 
 
-def escape_tool_controls(tools: Sequence[ToolDeclaration]) -> Sequence[ToolDeclaration]:
+def escape_tool_control_characters(tools: Sequence[ToolDeclaration]) -> Sequence[ToolDeclaration]:
     """Return the declarations with control characters spelled out: those of MCP servers are others' texts."""
     made = [
         t.model_copy(
             update={
                 "description": escape_control_characters(t.description),
-                "parameters": _escape_value_controls(t.parameters),
+                "parameters": _escape_control_characters_in_value(t.parameters),
             }
         )
         for t in tools
@@ -204,13 +206,15 @@ def escape_tool_controls(tools: Sequence[ToolDeclaration]) -> Sequence[ToolDecla
     return made if any(a != b for a, b in zip(made, tools, strict=True)) else tools
 
 
-def _escape_value_controls(value: T) -> T:
+def _escape_control_characters_in_value(value: T) -> T:
     made: Any = value
     if isinstance(value, str):
         made = escape_control_characters(value)
     elif isinstance(value, Mapping):
         pairs = cast("Mapping[str, Any]", value).items()
-        made = {escape_control_characters(name): _escape_value_controls(item) for name, item in pairs}
+        made = {
+            escape_control_characters(name): _escape_control_characters_in_value(item) for name, item in pairs
+        }
     elif isinstance(value, list):
-        made = [_escape_value_controls(item) for item in cast("list[Any]", value)]
+        made = [_escape_control_characters_in_value(item) for item in cast("list[Any]", value)]
     return made

@@ -14,14 +14,14 @@ from typing import Any, Literal, cast
 
 from langchain_core.messages import AIMessage, AIMessageChunk
 
-from interlock.services.models.options import is_thinking_deepseek
+from interlock.services.models.options import is_thinking_deepseek_model
 from interlock.state.messages import Opaque
 from interlock.state.text import clean_json
 
 _RAW = "response.reasoning_text.delta"
 
 
-class ThoughtfulClient:
+class ThoughtStreamingClient:
     """OpenAI's client with the thoughts that open models tell in plain text.
 
     `langchain-openai` 1.7.4 drops their events: the thoughts are lost, and nothing comes while they stream.
@@ -104,7 +104,7 @@ class _Added:
     type: str = "response.output_item.added"
 
 
-def complete_responses_input(items: Sequence[Any]) -> list[Any]:
+def normalize_responses_input(items: Sequence[Any]) -> list[Any]:
     """Return the input as the protocol wants it: pictures with their detail, and answers' texts as plain messages.
 
     A message made of output needs the id of that output.
@@ -285,7 +285,7 @@ def is_openai_client_class(cls: type[Any]) -> bool:
 
 
 @cache
-def subclass_reading_thoughts(cls: type[Any]) -> type[Any]:
+def subclass_to_read_thoughts(cls: type[Any]) -> type[Any]:
     """Return the class of OpenAI's protocol with the thoughts that its client drops, and with those that go back."""
 
     class Reading(cls):
@@ -293,7 +293,7 @@ def subclass_reading_thoughts(cls: type[Any]) -> type[Any]:
             own: Any = super()
             payload: dict[str, Any] = own._get_request_payload(input_, **options)
             sent = payload.get("messages")
-            wants_all = is_thinking_deepseek(str(payload.get("model", "")))
+            wants_all = is_thinking_deepseek_model(str(payload.get("model", "")))
             if isinstance(sent, list) and isinstance(input_, list):
                 for message, made in zip(cast("list[Any]", input_), cast("list[Any]", sent), strict=False):
                     if wants_all and made["role"] == "assistant":
@@ -301,7 +301,7 @@ def subclass_reading_thoughts(cls: type[Any]) -> type[Any]:
                     if fields := getattr(message, "additional_kwargs", {}).get(_FIELDS):
                         made.update(fields)
             if isinstance(items := payload.get("input"), list):
-                payload["input"] = complete_responses_input(cast("list[Any]", items))
+                payload["input"] = normalize_responses_input(cast("list[Any]", items))
             if "input" in payload and _REASONING.search(str(payload.get("model", ""))):
                 payload["include"] = [*(payload.get("include") or ()), "reasoning.encrypted_content"]
             return payload
@@ -362,7 +362,7 @@ class ThinkTagParser:
             if not begun or (len(begun) < len(self._OPEN) and self._OPEN.startswith(begun)):
                 return "", ""
             if not begun.startswith(self._OPEN):
-                return self._take_held(), ""
+                return self._take_held_text(), ""
             self._state, self._held = "inside", begun[len(self._OPEN) :]
         thought, found, rest = self._held.partition(self._CLOSE)
         if found:
@@ -376,9 +376,9 @@ class ThinkTagParser:
     def flush(self) -> tuple[str, str]:
         """Return what is still held back when the answer ends; thoughts that never ended are its text, too."""
         inside = self._state == "inside"
-        held = self._take_held()
+        held = self._take_held_text()
         return (f"{''.join(self._thoughts)}{held}", held) if inside else (held, "")
 
-    def _take_held(self) -> str:
+    def _take_held_text(self) -> str:
         held, self._held, self._state = self._held, "", "after"
         return held

@@ -17,7 +17,7 @@ from interlock.services.policy.expansion import (
     has_unknown_value,
     possible_paths,
 )
-from interlock.services.policy.git import list_tracked_files
+from interlock.services.policy.git import run_git_ls_files
 from interlock.services.policy.grant_coverage import is_read_only_program
 from interlock.services.policy.plain_reading import LineReading
 from interlock.services.policy.unpacked_files import (
@@ -97,7 +97,7 @@ _CLIMBS = re.compile(r"^(\./|\.\./)+")
 _EXTENDS = re.compile(r"extglob|\b(zsh|[lm]?ksh|pdksh|oksh)\b")
 
 
-def join_unless_absolute(base: str, text: str) -> str:
+def join_unless_absolute_or_home(base: str, text: str) -> str:
     """Return a path of a line as tools write it: below a folder, unless it is absolute or below the home."""
     text = text.strip("\"'")
     return text if text.startswith("~") else posixpath.join(base, text)
@@ -106,10 +106,13 @@ def join_unless_absolute(base: str, text: str) -> str:
 def possible_locations(path: str, reading: LineReading) -> Iterator[str]:
     """Yield where a path of the line may lead; from an unknown folder, `..` may lead into the workspace."""
     if reading.folders:
-        yield from (join_unless_absolute(base, path) for base in reading.folders)
+        yield from (join_unless_absolute_or_home(base, path) for base in reading.folders)
     else:
         yield from dict.fromkeys(
-            (join_unless_absolute(".", path), join_unless_absolute(".", _CLIMBS.sub("", path)))
+            (
+                join_unless_absolute_or_home(".", path),
+                join_unless_absolute_or_home(".", _CLIMBS.sub("", path)),
+            )
         )
 
 
@@ -123,7 +126,7 @@ def describe_trusted_file_change(command: ShellCommand, reading: LineReading) ->
     inner = (
         _describe_change_by_command(one, reading)
         for one in chain(
-            _commands_behind_launchers(command),
+            _commands_run_by_launcher(command),
             _commands_in_arguments(command),
             _commands_in_aliases_and_variables(command, reading),
         )
@@ -148,7 +151,7 @@ def _commands_in_aliases_and_variables(command: ShellCommand, reading: LineReadi
 _WRITES_SOMEWHERE = re.compile(r"[\w.+-]+|>")
 
 
-def describe_change_in_unparsed_line(reading: LineReading) -> str | None:
+def describe_trusted_change_in_unparsed_line(reading: LineReading) -> str | None:
     """Return a clause about a trusted name in a line that isn't parsed to its end, if something in it may write."""
     if not reading.line.partly_unparsed:
         return None
@@ -190,7 +193,7 @@ def _commands_in_arguments(command: ShellCommand) -> Iterator[ShellCommand]:
             yield from parse_shell_line(_COMMANDS_OF_THEIRS.sub("", part)).commands
 
 
-def _commands_behind_launchers(command: ShellCommand) -> Iterator[ShellCommand]:
+def _commands_run_by_launcher(command: ShellCommand) -> Iterator[ShellCommand]:
     """Yield the commands that may stand behind a program that runs others: `sudo tee x`, `busybox cp x y`."""
     program, words = canonical_program_name(command.words[0].text), command.words
     known = INDIFFERENT | _WRITES | {"git", "find", "tar", "unzip"}
@@ -219,10 +222,10 @@ def _describe_change_by_command(command: ShellCommand, reading: LineReading) -> 
         )
         return (
             _describe_git_config_change(plain)
-            or _describe_protected_path("rm", named, reading)
+            or _describe_protected_path_change("rm", named, reading)
             or describe_unpacked_trusted_file("git", command, words, reading)
         )
-    found = _describe_protected_path(
+    found = _describe_protected_path_change(
         program, _written_paths(program, words), reading
     ) or describe_unpacked_trusted_file(program, command, words, reading)
     if found is not None:
@@ -230,25 +233,25 @@ def _describe_change_by_command(command: ShellCommand, reading: LineReading) -> 
     if program == "find":
         return _describe_change_by_find(command, reading)
     if program in ("fd", "fdfind"):
-        return _describe_protected_path(program, _paths_found_by_fd(command, reading), reading)
-    return _describe_protected_path(
+        return _describe_protected_path_change(program, _paths_matched_by_fd(command, reading), reading)
+    return _describe_protected_path_change(
         program, _trusted_names_in_inline_code(program, command, reading), reading
     )
 
 
-def _describe_protected_path(
+def _describe_protected_path_change(
     program: str, paths: Iterator[str] | Sequence[str], reading: LineReading
 ) -> str | None:
     for path in dict.fromkeys(islice(paths, _MOST_ENTRIES)):
         for place in possible_locations(path, reading):
             if found := reading.workspace.find_protection(place):
                 return f"changes {found.part!r} ({found.what})"
-            if program not in _REMOVE and is_inside_git_folder(place):
+            if program not in _REMOVE and _is_sensitive_git_path(place):
                 return f"changes {path!r} (what git runs and believes)"
     return None
 
 
-def is_inside_git_folder(path: str) -> bool:
+def _is_sensitive_git_path(path: str) -> bool:
     """Return whether it is a repository's folder, or what git runs or believes in one."""
     parts = [fold_name(part) for part in posixpath.normpath(path).split("/")]
     at = next((at for at, part in enumerate(parts) if part in (".git", "git~1")), None)
@@ -265,11 +268,11 @@ def _possible_values_of_word(word: Word, command: ShellCommand, reading: LineRea
     return (
         *found,
         *find_trusted_names(word.text, reading),
-        *_trusted_names_in_rest_of_line(command, reading),
+        *_candidate_paths_from_other_commands(command, reading),
     )
 
 
-def _trusted_names_in_rest_of_line(command: ShellCommand, reading: LineReading) -> Iterator[str]:
+def _candidate_paths_from_other_commands(command: ShellCommand, reading: LineReading) -> Iterator[str]:
     """Yield the trusted names in the rest of the line, of which what isn't known may be one."""
     yield from find_trusted_names(reading.line.text.replace(command.text, " "), reading)
     between: list[ShellCommand] = []
@@ -279,9 +282,9 @@ def _trusted_names_in_rest_of_line(command: ShellCommand, reading: LineReading) 
         between = [other] if other.literal and other.argv[:1] == ("find",) else [*between, other]
     programs = {canonical_program_name(c.words[0].text) for c in between if c.words}
     if not programs & _FILTERS:
-        yield from _files_listed_by_git_ls_files(reading)
+        yield from _paths_from_git_ls_files(reading)
     if between and between[0].words[:1] and between[0].words[0].text == "find" and not programs & _FILTERS:
-        yield from _paths_found_by_find(between[0], reading)
+        yield from _paths_matched_by_find(between[0], reading)
 
 
 _MAKES = to_name_set("mv rm clone init worktree submodule")
@@ -297,12 +300,12 @@ def _paths_created_or_removed_by_git(plain: Texts, words: Sequence[Texts]) -> It
         yield from _written_paths("mv", [(text,) for text in plain[at + 1 :]])
 
 
-def _files_listed_by_git_ls_files(reading: LineReading) -> Iterator[str]:
+def _paths_from_git_ls_files(reading: LineReading) -> Iterator[str]:
     """Yield the files that `git ls-files` and fd list for another command of the line."""
     folders = [reading.workspace.root / base for base in reading.folders_or_root]
     for other in reading.line.commands:
         if other.argv[:2] == ("git", "ls-files") and other.literal:
-            yield from chain.from_iterable(list_tracked_files(folder, other.argv[2:]) for folder in folders)
+            yield from chain.from_iterable(run_git_ls_files(folder, other.argv[2:]) for folder in folders)
 
 
 def _written_paths(program: str, words: Sequence[Texts]) -> Iterator[str]:
@@ -429,12 +432,12 @@ def _describe_change_by_find(command: ShellCommand, reading: LineReading) -> str
     words = [word.text for word in command.words]
     for option, value in pairwise(words):
         if option in ("-fprint", "-fprint0", "-fls", "-fprintf") and (
-            found := _describe_protected_path("find", [value], reading)
+            found := _describe_protected_path_change("find", [value], reading)
         ):
             return found
     program = _program_changing_found_files(words)
     return (
-        _describe_protected_path(program, _paths_found_by_find(command, reading), reading)
+        _describe_protected_path_change(program, _paths_matched_by_find(command, reading), reading)
         if program and command.literal
         else None
     )
@@ -467,7 +470,7 @@ def _can_script_write(script: str, command_words: Sequence[str]) -> bool:
     )
 
 
-def _paths_found_by_find(command: ShellCommand, reading: LineReading) -> Iterator[str]:
+def _paths_matched_by_find(command: ShellCommand, reading: LineReading) -> Iterator[str]:
     """Yield the files that find finds by their names."""
     words = [word.text for word in command.words[1:]]
     if not _NARROWS.isdisjoint(words):
@@ -495,7 +498,7 @@ def _paths_found_by_find(command: ShellCommand, reading: LineReading) -> Iterato
                     yield path
 
 
-def _paths_found_by_fd(command: ShellCommand, reading: LineReading) -> Iterator[str]:
+def _paths_matched_by_fd(command: ShellCommand, reading: LineReading) -> Iterator[str]:
     """Yield the files that fd finds for a program that changes them."""
     words = list(command.argv[1:])
     at = next((n for n, word in enumerate(words) if word in ("-x", "-X", "--exec", "--exec-batch")), None)

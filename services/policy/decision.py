@@ -11,11 +11,11 @@ from interlock.services.policy.grant_coverage import describe_args_allowed_by_pr
 from interlock.services.policy.matching import (
     Match,
     has_prefix,
-    is_matching_non_shell_call,
     is_rule_allowing_command,
+    is_rule_matching_non_shell_call,
     match_restricting_rule,
 )
-from interlock.services.policy.rule import SHIPPED, TIER_NAMES, Rule, is_liftable
+from interlock.services.policy.rule import SHIPPED, TIER_NAMES, Rule, can_grant_override
 from interlock.services.shell.model import ShellCommand, ShellLine
 from interlock.state.calls import CallView, Choice, Decision, Risk, SessionRule, ShellPart, Verdict
 from interlock.state.messages import Frozen
@@ -269,7 +269,7 @@ def _explain_missing_always_choice(decided: PolicyDecision) -> str:
     if decided.ruling.decision == "deny":
         return "No session rule lifts a deny."
     asking = [o for o in (decided.ruling, *(p.ruling for p in decided.parts)) if o.decision == "ask"]
-    if why := next((why for o in asking if (why := _unliftable_reason(o)) is not None), None):
+    if why := next((why for o in asking if (why := _reason_grant_cannot_override(o)) is not None), None):
         return why
     # Reasons that no rule was tested against, as none allowed the rest.
     if decided.line is not None and decided.line.opaque is not None:
@@ -279,7 +279,7 @@ def _explain_missing_always_choice(decided: PolicyDecision) -> str:
     return "It can't be narrowed to one command, one file, one host or one MCP tool or server."
 
 
-def _unliftable_reason(outcome: Ruling) -> str | None:
+def _reason_grant_cannot_override(outcome: Ruling) -> str | None:
     rule, detail = outcome.rule, outcome.detail
     match outcome.cause:
         case "danger":
@@ -295,7 +295,7 @@ def _unliftable_reason(outcome: Ruling) -> str | None:
     if rule is not None and rule.load_problem is not None:
         why = f"{rule_display_name(rule)} can't be used ({rule.load_problem})"
         return f"{why}; until it is repaired, it asks every time."
-    if rule is not None and not is_liftable(rule):
+    if rule is not None and not can_grant_override(rule):
         return f"{rule_display_name(rule)} stands above what a session's rule may allow."
     return None
 
@@ -401,7 +401,7 @@ def _is_rule_allowing_part(rule: Rule, part: PartRuling, args: Mapping[str, Json
 def _to_considered_rule(rule: Rule, decided: PolicyDecision) -> ConsideredRule:
     args, parts = decided.call.args, decided.parts
     if decided.line is None:
-        found = [Match.YES] if is_matching_non_shell_call(rule, args, decided.target) else []
+        found = [Match.YES] if is_rule_matching_non_shell_call(rule, args, decided.target) else []
     elif rule.decision == "allow":
         found = [Match.YES for p in parts if _is_rule_allowing_part(rule, p, args)]
     else:

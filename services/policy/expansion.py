@@ -13,7 +13,7 @@ from fnmatch import fnmatchcase
 from functools import cache
 from itertools import islice
 
-from interlock.services.files.protected import fold_name, protected_names, protected_pattern_examples
+from interlock.services.files.protected import builtin_protected_names, fold_name, protected_pattern_examples
 from interlock.services.policy.plain_reading import LineReading
 from interlock.services.shell.model import Word
 from interlock.services.shell.words import decode_ansi_quoted
@@ -104,7 +104,7 @@ def _parse_word_alternatives(word: Word, reading: LineReading) -> Sequence[Seque
 
 def _expand_braces(text: str) -> Iterator[str]:
     """Yield the words that braces make of one."""
-    at = _find_unquoted(text, 0, "{")
+    at = _find_unquoted_char(text, 0, "{")
     while at < len(text):
         if text[at - 1 : at] != "$" and (parts := _parse_brace_alternatives(text, at)):
             inner, end = parts
@@ -113,7 +113,7 @@ def _expand_braces(text: str) -> Iterator[str]:
                     for whole in _expand_braces(part):
                         yield text[:at] + whole + rest
             return
-        at = _find_unquoted(text, at + 1, "{")
+        at = _find_unquoted_char(text, at + 1, "{")
     yield text
 
 
@@ -155,8 +155,8 @@ def _expand_brace_sequence(text: str) -> list[str]:
     return [str(number) for number in range(low, min(high, low + _MOST_TEXTS) + 1)]
 
 
-def _find_unquoted(text: str, at: int, wanted: str) -> int:
-    while at < len(text) and text[at] not in wanted:
+def _find_unquoted_char(text: str, at: int, chars: str) -> int:
+    while at < len(text) and text[at] not in chars:
         at = _find_quote_end(text, at) if text[at] in "'\"\\" else at + 1
     return at
 
@@ -189,7 +189,7 @@ def _parse_alternatives(
 
     at = 0
     if text.startswith("~") and not quoted:
-        at = _find_unquoted(text, 0, "/")
+        at = _find_unquoted_char(text, 0, "/")
         home = text[:at]
         known = "." if home == "~+" else os.path.expanduser(home)  # noqa: PTH111 - Path's raises
         append_parts(known if known != home or home == "~" else _UNKNOWN if home == "~-" else home)
@@ -343,7 +343,7 @@ def _paths_from_parts(parts: Sequence[_Part], reading: LineReading) -> Iterator[
         return
     names = _split_at_slashes(parts)
     known = _known_leading_folder(names)
-    yield from _trusted_names_fitting_pattern(names, known)
+    yield from _trusted_paths_matching_pattern(names, known)
     if all(isinstance(part, str) or part.pattern for part in parts):
         yield from _files_matching_pattern(names, reading)
 
@@ -374,7 +374,7 @@ def _known_leading_folder(names: Sequence[Sequence[_Part]]) -> str:
     return folder
 
 
-def _trusted_names_fitting_pattern(names: Sequence[Sequence[_Part]], folder: str) -> Iterator[str]:
+def _trusted_paths_matching_pattern(names: Sequence[Sequence[_Part]], folder: str) -> Iterator[str]:
     """Yield the trusted names that a name of the path may be, and known names behind an unknown one."""
     behind = False
     for name in names:
@@ -405,7 +405,7 @@ def _compile_name_pattern(name: Sequence[_Part]) -> re.Pattern[str]:
 
 @cache
 def _trusted_names() -> Sequence[str]:
-    return (*protected_names(), *protected_pattern_examples())
+    return (*builtin_protected_names(), *protected_pattern_examples())
 
 
 def _files_matching_pattern(names: Sequence[Sequence[_Part]], reading: LineReading) -> Iterator[str]:

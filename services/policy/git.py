@@ -15,9 +15,9 @@ from typing import NamedTuple
 from interlock.services.files.disk import read_file
 from interlock.services.files.protected import (
     find_private_name,
-    git_configuration_paths,
     is_harmless_git_config,
-    paths_in_git_config,
+    iterate_git_hook_and_include_paths,
+    system_and_user_git_config_paths,
 )
 from interlock.services.shell.model import to_name_set
 
@@ -38,13 +38,13 @@ def is_inert_repository(folder: Path) -> bool:
     return all(map(_is_git_folder_inert, _candidate_repositories(folder)))
 
 
-def has_no_private_tracked_files(folder: Path, shows_contents: bool, compared_operands: int) -> bool:
+def is_git_output_free_of_private_files(folder: Path, shows_contents: bool, compared_operands: int) -> bool:
     """Return whether git tracks no file that tools may not read, if it shows `texts`. Outside of a repository it
     compares any two folders, whatever they hold."""
     found = [
         own
         for git in _candidate_repositories(folder)
-        for own, _ in _work_tree_and_common_directories(git)
+        for own, _ in _git_and_common_directories(git)
         if (own / "HEAD").is_file()
     ]
     if not found:
@@ -69,7 +69,7 @@ def _has_private_index_entry(git_folder: str, index_stamp: tuple[int, int, int])
     )
 
 
-def _work_tree_and_common_directories(git: Path) -> list[tuple[Path, Path]]:
+def _git_and_common_directories(git: Path) -> list[tuple[Path, Path]]:
     """Return the directory of a work tree and the one with its settings: the same, unless `git worktree` has linked
     it. Empty if `git` is something else, like a submodule's.
 
@@ -121,9 +121,14 @@ _COMMAND = re.compile(
 def _is_user_config_inert(tree: Path) -> bool:
     """Return whether the user's configuration makes git run nothing that lies in a work tree: no hooks of reading
     commands, no program with a relative path."""
-    for config in git_configuration_paths(os.environ):
-        named = [config, *(path for path, configures in paths_in_git_config(config, tree) if configures)]
-        folders = (path for path, configures in paths_in_git_config(config, tree) if not configures)
+    for config in system_and_user_git_config_paths(os.environ):
+        named = [
+            config,
+            *(path for path, configures in iterate_git_hook_and_include_paths(config, tree) if configures),
+        ]
+        folders = (
+            path for path, configures in iterate_git_hook_and_include_paths(config, tree) if not configures
+        )
         if any(f.is_relative_to(tree) and os.path.lexists(f / "post-index-change") for f in folders):
             return False
         for file in filter(Path.is_file, named):
@@ -138,7 +143,7 @@ def _is_git_folder_inert(git: Path) -> bool:
             return False
     except OSError:
         return False
-    for own, common in _work_tree_and_common_directories(git):
+    for own, common in _git_and_common_directories(git):
         if (own / "config.worktree").exists() or (common / "hooks/post-index-change").exists():
             return False
         if any(own.glob("sharedindex.*")):  # it holds further entries
@@ -231,7 +236,7 @@ class _HistoryQuery(NamedTuple):
             elif not word.startswith("-") or word == "-":
                 (paths if os.path.lexists(folder / word) else revisions).append(word)
             else:
-                options += _keep_selecting_options(word, rest)
+                options += _extract_selection_options(word, rest)
         if not _CONTENT.isdisjoint(_option_names(words)):
             options = [o for o in options if not re.match(r"-n|-\d|--max-count", o)]
         followed = [w.rpartition(":")[2] for w in _line_range_values(words)] if words[0] == "log" else []
@@ -268,7 +273,7 @@ def _option_names(words: Sequence[str]) -> set[str]:
     return longs | {letter for w in words if re.match(r"-[^-]", w) for letter in w[1:]}
 
 
-def _keep_selecting_options(word: str, rest: Iterator[str]) -> list[str]:
+def _extract_selection_options(word: str, rest: Iterator[str]) -> list[str]:
     """Return what of an option selects commits and files; what it only says about their looks is left out."""
     if word.startswith("--"):
         chosen = word[2:].partition("=")[0] in _SELECTS
@@ -312,7 +317,7 @@ def _list_shown_paths(folder: str, query: _HistoryQuery, _cache_second: int) -> 
     return () if known is not None and known.returncode != 0 else None
 
 
-def list_tracked_files(folder: Path, words: Sequence[str]) -> Iterator[str]:
+def run_git_ls_files(folder: Path, words: Sequence[str]) -> Iterator[str]:
     """Yield what `git ls-files WORDS…` lists."""
     options = [
         word for word in words if word.startswith("--exclude") or word in ("-o", "-m", "-c", "--others")
@@ -348,7 +353,7 @@ def files_changed_by_checkout(folder: Path, words: Sequence[str], *, index_chang
     tree, paths = found
     yield from (os.path.join(folder, path) for path in paths)  # noqa: PTH118 - texts of a line
     if index_changed:
-        yield from (os.path.join(folder, name) for name in list_tracked_files(folder, paths))  # noqa: PTH118 - as above
+        yield from (os.path.join(folder, name) for name in run_git_ls_files(folder, paths))  # noqa: PTH118 - as above
     top = _run_git(str(folder), "rev-parse", "--show-toplevel")
     done = _run_git(str(folder), "diff", *_NAMES, *tree, "--", *paths)
     if top is None or done is None or done.returncode != 0 or top.returncode != 0:

@@ -65,7 +65,7 @@ class GrantRow(BaseModel, extra="forbid", frozen=True, defer_build=True):
             if not word.known_start.startswith("-") or word.text == "-":
                 if word.may_be_option and (word.may_start_differently or word.known_start):
                     return None
-                given = given.with_operand(word, self.variables)
+                given = given.with_operand_or_assignment(word, self.variables)
             elif not word.literal or (read := self._parse_option(word.text, words)) is None:
                 return None
             else:
@@ -117,7 +117,7 @@ class ParsedArguments:
     sets: tuple[str, ...] = ()
     """Variables, as `V=1`."""
 
-    def with_operand(self, word: Word, variables: frozenset[str]) -> "ParsedArguments":
+    def with_operand_or_assignment(self, word: Word, variables: frozenset[str]) -> "ParsedArguments":
         if variables and word.literal and SETS.fullmatch(word.text):
             return replace(self, sets=(*self.sets, word.text))
         return replace(self, operands=(*self.operands, word))
@@ -147,12 +147,12 @@ def find_grant_row(words: Sequence[str]) -> tuple[int, GrantRow] | None:
     return None
 
 
-def are_nonliteral_words_path_globs(command: ShellCommand, reading: LineReading) -> bool:
+def has_only_literals_and_path_globs(command: ShellCommand, reading: LineReading) -> bool:
     """Return whether all that isn't known of a command are patterns, for a program that takes files, and none of
     the names that they mean now is an option."""
     found = find_grant_row(command.argv)
     files = found is not None and found[1].operands[-1:] in (("path",), ("test",))
-    return files and all(word.literal or reading.is_word_readable_path(word) for word in command.words)
+    return files and all(word.literal or reading.is_readable_path_word(word) for word in command.words)
 
 
 def is_harmless_variable_setting(text: str, variables: frozenset[str]) -> bool:
@@ -242,7 +242,7 @@ def _is_word_of_any_kind(kinds: str, word: Word, reading: LineReading) -> bool:
 
 def _is_word_of_kind(kind: str, word: Word, reading: LineReading) -> bool:
     if kind == "path":  # to some programs, `-` is a list of files
-        return word.text != "-" and reading.is_word_readable_path(word)
+        return word.text != "-" and reading.is_readable_path_word(word)
     if not word.literal:
         return False
     match kind:
@@ -250,10 +250,10 @@ def _is_word_of_kind(kind: str, word: Word, reading: LineReading) -> bool:
             path, colons, _ = _LINE_NUMBERS.sub("", word.text).partition("::")
             tests = _TEST.fullmatch(path.rpartition("/")[2]) is not None or reading.is_folder(path)
             python = not colons or path.endswith(".py")
-            return tests and python and reading.is_word_readable_path(literal_word(path))
+            return tests and python and reading.is_readable_path_word(literal_word(path))
         case "package":
             plain = _PACKAGE.fullmatch(word.text) is not None and ".." not in word.text.split("/")
-            return plain and reading.is_word_readable_path(literal_word(word.text.removesuffix("/...")))
+            return plain and reading.is_readable_path_word(literal_word(word.text.removesuffix("/...")))
         case "testname":
             found = _TEST_NAME.fullmatch(word.text)
             above = found and found[1].rstrip(".").replace(".", "/")

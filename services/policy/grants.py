@@ -14,13 +14,13 @@ from urllib.parse import urlsplit
 from interlock.services.files.disk import make_private_directory
 from interlock.services.files.filesystem import lock_folder, replace_private_file_locked
 from interlock.services.policy.grant_coverage import (
-    are_nonliteral_words_path_globs,
     describe_extra_coverage,
     find_grant_row,
+    has_only_literals_and_path_globs,
     is_covered_by_grant,
 )
 from interlock.services.policy.plain_reading import LineReading
-from interlock.services.policy.rule import USER, Rule, is_liftable
+from interlock.services.policy.rule import USER, Rule, can_grant_override
 from interlock.services.policy.rule_files import (
     SAVED_FILE,
     SAVED_PRIORITY,
@@ -47,7 +47,7 @@ def find_covering_grant(
     reading: LineReading,
 ) -> SessionRule | None:
     """Return the always-choice of this mode that covers a command, unless the rule that asked can't be lifted."""
-    if not is_liftable(asking_rule):
+    if not can_grant_override(asking_rule):
         return None
     usable = (r for r in grants if _is_valid_in_mode(r, mode))
     return next(
@@ -169,7 +169,7 @@ def to_shell_grant(call: CallView, mode: str, reading: LineReading) -> SessionRu
         away
         or line.file_redirects
         or fed
-        or _has_influential_assignment(line)
+        or _has_behavior_changing_assignment(line)
         or not all(map(_has_known_arguments, line.commands_needing_rule))
     ):
         return common.model_copy(update={"line": line.text})
@@ -186,13 +186,13 @@ def _granted_argv(command: ShellCommand) -> tuple[str, ...]:
 
 def _is_too_risky_to_grant(command: ShellCommand, reading: LineReading) -> bool:
     danger = command.danger and not (
-        command.danger == UNKNOWN and are_nonliteral_words_path_globs(command, reading)
+        command.danger == UNKNOWN and has_only_literals_and_path_globs(command, reading)
     )
     opaque = command.opaque and not command.only_sources_file
     return not command.words or bool(danger or opaque or find_inner_danger(command))
 
 
-def _has_influential_assignment(line: ShellLine) -> bool:
+def _has_behavior_changing_assignment(line: ShellLine) -> bool:
     """Return whether it sets a variable by which its commands may do something else."""
     every = (*line.assigns, *(name for c in line.commands_needing_rule for name in c.assigned_names))
     return any(name.partition("=")[0] in STAGES for name in every) or any(

@@ -10,7 +10,7 @@ from typing import cast
 
 from pydantic import JsonValue
 
-from interlock.services.policy.programs import is_listed_program, option_synonyms, prefix_spellings
+from interlock.services.policy.programs import is_in_program_table, option_synonyms, prefix_spellings
 from interlock.services.policy.rule import ADMIN, USER, Pattern, Rule, canonical_tool_name
 from interlock.services.policy.task_runners import has_unsafe_assignments, is_task_runner
 from interlock.services.shell.model import HARMLESS_VARIABLES, ShellCommand, Word, program_name
@@ -83,7 +83,7 @@ def match_restricting_rule(rule: Rule, command: ShellCommand, args: Mapping[str,
             return Match.NO
         return (
             Match.MAYBE
-            if any(map(rule.command_pattern.can_match_continuation, _known_beginnings(command)))
+            if any(map(rule.command_pattern.can_match_continuation, _known_start_spellings(command)))
             else Match.NO
         )
     return (
@@ -95,10 +95,10 @@ def _match_prefix(words: Sequence[Word], prefix: Sequence[str]) -> Match:
     """Return whether the leading words are the prefix; then in the ways in which programs take options and
     subcommands."""
     match = _match_words_in_order(words, prefix)
-    return Match.MAYBE if match is Match.NO and _can_mean_prefix(words, prefix) else match
+    return Match.MAYBE if match is Match.NO and _can_be_prefix_variant(words, prefix) else match
 
 
-def _can_mean_prefix(words: Sequence[Word], prefix: Sequence[str]) -> bool:
+def _can_be_prefix_variant(words: Sequence[Word], prefix: Sequence[str]) -> bool:
     """Return whether it may be the prefix: options stand elsewhere, together or abbreviated, subcommands are
     abbreviated."""
     if len(prefix) < 2 or not words or program_name(words[0].text) != program_name(prefix[0]):
@@ -114,7 +114,7 @@ def _can_mean_prefix(words: Sequence[Word], prefix: Sequence[str]) -> bool:
     pairs = [*zip(operands, wanted, strict=False)]
     if all(text == want for text, want in pairs):
         return len(wanted) < len(prefix) - 1  # it is options that differ
-    whole = is_listed_program(program_name(prefix[0])) or is_task_runner(program_name(prefix[0]))
+    whole = is_in_program_table(program_name(prefix[0])) or is_task_runner(program_name(prefix[0]))
     return not whole and all(text and want.startswith(text) for text, want in pairs)
 
 
@@ -145,11 +145,11 @@ def _match_words_in_order(words: Sequence[Word], prefix: Sequence[str]) -> Match
                 return Match.NO
         # `/bin/rm` and, where file names ignore case, `RM` are `rm`.
         elif word.text != want and (place > 0 or program_name(word.text) != program_name(want)):
-            return _match_behind_options(words, prefix, place)
+            return _match_prefix_past_options(words, prefix, place)
     return sure
 
 
-def _match_behind_options(words: Sequence[Word], prefix: Sequence[str], place: int) -> Match:
+def _match_prefix_past_options(words: Sequence[Word], prefix: Sequence[str], place: int) -> Match:
     """Return whether `git -C .. push` may match the prefix `git push`: it is unknown which words are option values."""
     if place == 0 or not words[place].text.startswith("-"):
         return Match.NO
@@ -171,9 +171,9 @@ def can_match_past_options(pattern: Pattern, argv: Sequence[str]) -> bool:
     return any(pattern.is_match_at_start(text) for text in later)
 
 
-def _known_beginnings(command: ShellCommand) -> set[str]:
+def _known_start_spellings(command: ShellCommand) -> set[str]:
     """Return the known part of the command, up to the first value known only at run time."""
-    known = _known_text_of_words(command.words)
+    known = _text_up_to_unknown_word(command.words)
     first, blank, rest = known.partition(" ")
     return {known, first.rsplit("/", 1)[-1] + blank + rest, program_name(first) + blank + rest}
 
@@ -189,7 +189,9 @@ def _match_args_pattern(pattern: Pattern, command: ShellCommand, args: Mapping[s
         return Match.YES
     if command.literal:
         return Match.NO
-    begun = (_COMMAND + json.dumps(known, ensure_ascii=False)[1:-1] for known in _known_beginnings(command))
+    begun = (
+        _COMMAND + json.dumps(known, ensure_ascii=False)[1:-1] for known in _known_start_spellings(command)
+    )
     known = pattern.has_required_prefix(_COMMAND) and not any(map(pattern.can_match_continuation, begun))
     return Match.NO if known else Match.MAYBE
 
@@ -204,7 +206,7 @@ def _command_spellings(text: str, argv: tuple[str, ...]) -> frozenset[str]:
     return frozenset({text, shlex.join(argv), *map(" ".join, (argv, short, folded))})
 
 
-def _known_text_of_words(words: Sequence[Word]) -> str:
+def _text_up_to_unknown_word(words: Sequence[Word]) -> str:
     known: list[str] = []
     for word in words:
         if not word.literal:
@@ -236,7 +238,7 @@ def _to_canonical_json(value: JsonValue) -> str:
     return json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
 
 
-def is_matching_non_shell_call(rule: Rule, args: Mapping[str, JsonValue], target: str | None) -> bool:
+def is_rule_matching_non_shell_call(rule: Rule, args: Mapping[str, JsonValue], target: str | None) -> bool:
     """Return whether a call other than a shell line matches a rule's conditions. `target`: the file or host, if
     known."""
     if (
@@ -293,7 +295,7 @@ def is_rule_allowing_protected_change(
     if (
         rule.tier not in (USER, ADMIN)
         or rule.decision != "allow"
-        or not is_matching_non_shell_call(rule, call.args, target)
+        or not is_rule_matching_non_shell_call(rule, call.args, target)
     ):
         return False
     if rule.target is not None:

@@ -59,9 +59,9 @@ class _Restriction(BaseModel, strict=True, defer_build=True):
         return text
 
 
-def _reject_duplicates(what: str, names: Sequence[str]) -> None:
+def _reject_duplicates(kind: str, names: Sequence[str]) -> None:
     if twice := next((name for name in names if names.count(name) > 1), None):
-        raise ValueError(f"{what} {twice!r} stands there twice")
+        raise ValueError(f"{kind} {twice!r} stands there twice")
 
 
 def _to_group_and_restriction(value: object) -> object:

@@ -20,7 +20,7 @@ from interlock.services.files.ignore import find_shared_git_directory
 from interlock.services.files.protected import is_private_name
 from interlock.services.policy.git import (
     can_show_private_file,
-    has_no_private_tracked_files,
+    is_git_output_free_of_private_files,
     is_inert_repository,
     is_printing_file_contents,
     user_git_exclude_files,
@@ -231,7 +231,7 @@ class LineReading:
         if not command.words[0].literal or is_program_from_project(program, self):
             return False
         read = (r.target for r in self.line.redirects if r.kind == "read" and r.target is not None)
-        if not all(self.is_word_readable_path(word) for word in read):
+        if not all(self.is_readable_path_word(word) for word in read):
             return False
         words = [*map(self._make_unmatched_pattern_literal, command.words[1:])]
         if program == "git":
@@ -240,7 +240,7 @@ class LineReading:
             return self._is_plain_find(words)
         if program in _PRINTERS:
             return _has_bounded_output(program, words) and all(
-                not w.depends_on_environment or self.is_word_readable_path(w) for w in words
+                not w.depends_on_environment or self.is_readable_path_word(w) for w in words
             )
         reader = load_reader_options("reader").get(program)
         return reader is not None and self._has_plain_read_arguments(program, reader, words)
@@ -267,7 +267,7 @@ class LineReading:
                 operands = operands[1:]
             case _:
                 pass
-        if len(operands) > reader.most or not all(self.is_word_readable_path(word) for word in operands):
+        if len(operands) > reader.most or not all(self.is_readable_path_word(word) for word in operands):
             return False
         recurses = reader.operands == "pattern" and bool(flags.keys() & {"r", "recursive"})
         searches = program in ("rg", "diff") or recurses
@@ -275,7 +275,7 @@ class LineReading:
         tops = [w.text for w in operands] or ["."]
         return not searches or self._can_search_folders(tops, shown, follows_links=program == "diff")
 
-    def is_word_readable_path(self, word: Word) -> bool:
+    def is_readable_path_word(self, word: Word) -> bool:
         """Return whether it is a path inside in every possible folder; globs are expanded now, quoted or not."""
         if word.text == "-" or (
             word.literal and (word.text == "/dev/null" or word.text in self.accepted_paths)
@@ -375,7 +375,7 @@ class LineReading:
         for word in remaining:
             starts = starts and not word.text.startswith(("-", "(", "!"))
             if starts:
-                known = self.is_word_readable_path(word)
+                known = self.is_readable_path_word(word)
             elif word.text in _FIND_VALUES:
                 known = next(remaining, None) is not None
             else:
@@ -404,7 +404,8 @@ class LineReading:
         compared = len(operands) if words[0].text == "diff" else 0
         folders = [self.workspace.root / base for base in self.folders]
         plain = all(
-            is_inert_repository(f) and has_no_private_tracked_files(f, texts, compared) for f in folders
+            is_inert_repository(f) and is_git_output_free_of_private_files(f, texts, compared)
+            for f in folders
         )
         asked = [w.text for w in words]
         return plain and not (
@@ -471,13 +472,13 @@ def _has_bounded_output(program: str, words: Sequence[Word]) -> bool:
 
 def is_program_from_project(program: str, reading: LineReading) -> bool:
     """Return whether the project supplies a program of that name through a PATH folder of its own."""
-    own = _project_path_folders(os.environ.get("PATH", ""), tuple(map(str, reading.workspace.roots)))
+    own = _project_folders_on_path(os.environ.get("PATH", ""), tuple(map(str, reading.workspace.roots)))
     here = [str(reading.workspace.root / base) for base in reading.folders_or_root] if own else ()
     return any(os.path.lexists(os.path.join(base, folder, program)) for folder in own for base in here)  # noqa: PTH118 - texts of a line, many
 
 
 @lru_cache(maxsize=8)
-def _project_path_folders(path: str, roots: tuple[str, ...]) -> tuple[str, ...]:
+def _project_folders_on_path(path: str, roots: tuple[str, ...]) -> tuple[str, ...]:
     """Return the PATH folders in the workspace, or relative to the current folder."""
     own: list[str] = []
     for folder in path.split(os.pathsep):

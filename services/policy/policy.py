@@ -33,8 +33,8 @@ from interlock.services.policy.grants import (
 from interlock.services.policy.matching import (
     add_plan_file_hint,
     find_protection_of_changed_file,
-    is_matching_non_shell_call,
     is_rule_allowing_protected_change,
+    is_rule_matching_non_shell_call,
 )
 from interlock.services.policy.plain_reading import LineReading
 from interlock.services.policy.rule import (
@@ -43,10 +43,10 @@ from interlock.services.policy.rule import (
     Scope,
     all_tool_names,
     args_for_rules,
+    can_grant_override,
     canonical_tool_name,
     find_server,
     first_deciding_rule,
-    is_liftable,
 )
 from interlock.services.policy.rule_files import MODE_NAMES
 from interlock.services.policy.safety_checkers import CheckerAnswer, SafetyCheckers, apply_checker_answers
@@ -164,14 +164,17 @@ class RulePolicy:
         self, call: CallView, risk: Risk, mode: str, verdict: Verdict
     ) -> Verdict:
         """Return the verdict limited to ask, once, if the call leads to a private address that no rule names."""
-        if verdict.decision == "deny" or self.allowed_network_reach(call, risk, mode) == "any":
+        if verdict.decision == "deny" or self.allowed_private_network_reach(call, risk, mode) == "any":
             return verdict
         return await lower_to_ask_if_host_private(call, verdict)
 
-    def allowed_network_reach(self, call: CallView, risk: Risk, mode: str) -> Reach:
+    def allowed_private_network_reach(self, call: CallView, risk: Risk, mode: str) -> Reach:
         """Return which addresses a call may reach: all in yolo, and where a rule that somebody wrote names the
         host."""
-        if self.at_start is not None and self.at_start.allowed_network_reach(call, risk, mode) != "any":
+        if (
+            self.at_start is not None
+            and self.at_start.allowed_private_network_reach(call, risk, mode) != "any"
+        ):
             return "approved"
         if (mode := _to_rule_mode(mode)) == "yolo":
             return "any"
@@ -243,7 +246,7 @@ class RulePolicy:
         rule = self._to_narrow_session_rule(call, risk, choice, mode)
         if rule is None or choice != _SAVED:
             return rule
-        return rule.model_copy(update={"saved": describe_saved_scope(self._to_tables(risk, rule))})
+        return rule.model_copy(update={"saved": describe_saved_scope(self._to_saved_rule_tables(risk, rule))})
 
     def _to_narrow_session_rule(
         self, call: CallView, risk: Risk, choice: Choice, mode: str
@@ -265,9 +268,13 @@ class RulePolicy:
         return None if about is None else SessionRule(tool=call.name, path=about, modes=LOOSER[mode])
 
     def save_rule(self, risk: Risk, rule: SessionRule, note: str) -> SavedRules | None:
-        return None if self._save_to is None else save_rules(self._save_to, self._to_tables(risk, rule), note)
+        return (
+            None
+            if self._save_to is None
+            else save_rules(self._save_to, self._to_saved_rule_tables(risk, rule), note)
+        )
 
-    def _to_tables(self, risk: Risk, rule: SessionRule) -> list[Table]:
+    def _to_saved_rule_tables(self, risk: Risk, rule: SessionRule) -> list[Table]:
         server = find_server(rule.tool, self.workspace_rules.scope.servers)
         return to_rule_tables(rule, server, risk == "network", self._workspace.root)
 
@@ -276,7 +283,7 @@ class RulePolicy:
             find_server(tool, self.workspace_rules.scope.servers) or "", ""
         )
 
-    def find_wide_prefixes(self) -> Iterator[tuple[str, str]]:
+    def find_permissive_prefix_rules(self) -> Iterator[tuple[str, str]]:
         """Yield (rule, what it lets through) for allow rules that people wrote with command prefixes."""
         for rule in self.workspace_rules.deciding.rules:
             wide = {
@@ -325,7 +332,7 @@ class RulePolicy:
         has_targets = any(r.target is not None for r in rules)
         about = call_target(call, risk, self._workspace) if has_targets else None
         rule = first_deciding_rule(
-            rules, lambda r: is_matching_non_shell_call(r, args_for_rules(call), about)
+            rules, lambda r: is_rule_matching_non_shell_call(r, args_for_rules(call), about)
         )
         outcome = Ruling(rule.decision, "rule", rule) if rule else Ruling("ask", "none")
         protected = (
@@ -339,7 +346,7 @@ class RulePolicy:
         by_default = outcome.decision == "allow" or rule is None or rule.tier == SHIPPED
         if protected and not named and by_default:
             outcome = Ruling("ask", "protected", detail=f"changes {protected.part!r} ({protected.what})")
-        if outcome.decision == "ask" and is_liftable(outcome.rule):
+        if outcome.decision == "ask" and can_grant_override(outcome.rule):
             lifted = self._find_covering_session_rule(call, risk, mode, session)
             if lifted and (lifted.path or not protected):
                 outcome = Ruling("allow", "session", session=lifted)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from interlock.services.files.protected import find_private_hard_link, fold_name, is_private_name
 from interlock.services.policy.expansion import has_unknown_value, possible_paths
-from interlock.services.policy.git import has_no_private_tracked_files
+from interlock.services.policy.git import is_git_output_free_of_private_files
 from interlock.services.policy.inline_scripts import find_inline_stdin_texts
 from interlock.services.policy.plain_reading import LineReading
 from interlock.services.shell.commands import LANGUAGES, canonical_program_name, is_executing_stdin
@@ -164,7 +164,8 @@ def _is_git_grep_reading_private(words: Sequence[Word], reading: LineReading) ->
         )
     folders = (reading.workspace.root / base for base in reading.folders)
     return not all(
-        has_no_private_tracked_files(folder, shows_contents=True, compared_operands=0) for folder in folders
+        is_git_output_free_of_private_files(folder, shows_contents=True, compared_operands=0)
+        for folder in folders
     )
 
 

@@ -112,7 +112,7 @@ def _is_word_unclear(row: Program, word: Word) -> bool:
 
 def _normalize_program_name(words: tuple[Word, ...], folders: Sequence[str]) -> tuple[Word, ...]:
     """Return the words with the program's plain name: `git push` for `/usr/lib/git-core/git-push`."""
-    name = _program_name_behind_link(words[0].text, folders)
+    name = _resolve_linked_program_name(words[0].text, folders)
     if _MODULES.fullmatch(name) and len(words) > 2 and words[1].text == "-m" and words[2].literal:
         module = words[2].text.removesuffix(".__main__")
         return _normalize_program_name((literal_word(module), *words[3:]), ())
@@ -124,7 +124,7 @@ def _normalize_program_name(words: tuple[Word, ...], folders: Sequence[str]) -> 
     return (literal_word(found.name if found else name), *words[1:])
 
 
-def _program_name_behind_link(program: str, folders: Sequence[str]) -> str:
+def _resolve_linked_program_name(program: str, folders: Sequence[str]) -> str:
     """Return the name of the file that runs, where a link that the line names has another name than its target."""
     name = _RELEASE.sub("", program_name(program))
     if any(name.startswith(row.beginning) for row in _programs_with_name_prefix()):
@@ -208,7 +208,7 @@ def option_synonyms(prefix: tuple[str, ...]) -> Mapping[str, str]:
     return {**pairs, **{long: short for short, long in pairs.items()}}
 
 
-def is_listed_program(program: str) -> bool:
+def is_in_program_table(program: str) -> bool:
     """Return whether the table says how its subcommands may be written."""
     return program in _load_programs()
 
@@ -218,7 +218,7 @@ def is_valueless_flag(program: str, option: str) -> bool:
     return program in _load_programs() and option in _load_programs()[program].flags
 
 
-def plain_spellings(command: ShellCommand, folders: Sequence[str]) -> Iterator[ShellCommand]:
+def canonical_spellings(command: ShellCommand, folders: Sequence[str]) -> Iterator[ShellCommand]:
     """Yield the command by the plain names of its program and subcommand, where it is spelled otherwise."""
     yield from resolve_command(command, folders).commands
     if command.words and (script := _script_and_arguments(command.words)):

@@ -193,7 +193,7 @@ SESSION_RANK = 3.95
 """Rank of always-choices (gemini-cli): above it, rules of the user and the admin."""
 
 
-def is_liftable(rule: Rule | None) -> bool:
+def can_grant_override(rule: Rule | None) -> bool:
     """Return whether an always-choice can override this rule's ask."""
     return rule is None or rule.rank < SESSION_RANK
 
@@ -228,7 +228,7 @@ def _is_applicable(
         and rule.subagent in (None, scope.agent)
         and rule.interactive in (None, scope.interactive)
         and all(k in annotations and annotations[k] == v for k, v in rule.annotations.items())
-        and _is_for_server(rule, names, scope)
+        and _is_server_matched(rule, names, scope)
         and any(_is_name_matched(p, n) for p in rule.tools for n in names)
     )
 
@@ -239,7 +239,7 @@ def _is_name_matched(pattern: str, name: str) -> bool:
     return pattern.startswith("mcp_") and pattern.endswith("_*") and name.startswith(pattern[:-1])
 
 
-def _is_for_server(rule: Rule, names: frozenset[str], scope: Scope) -> bool:
+def _is_server_matched(rule: Rule, names: frozenset[str], scope: Scope) -> bool:
     if rule.server is None or rule.server in {find_server(name, scope.servers) for name in names}:
         return True
     # A tool's name doesn't identify an unknown server: rules that restrict apply all the same.

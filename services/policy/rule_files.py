@@ -88,7 +88,7 @@ class RuleFields(BaseModel, extra="forbid", strict=True, defer_build=True):
     @model_validator(mode="after")
     def _require_consistency(self) -> "RuleFields":
         for name in self.toolName:
-            if not is_usable_tool_name(name):
+            if not is_valid_tool_name_pattern(name):
                 raise ValueError(f"toolName {name!r}: expected a tool's name, '*', 'mcp_*' or 'mcp_SERVER_*'")
         conditions = [k for k in _CONDITIONS if getattr(self, k) is not None]
         if len(conditions) > 1:
@@ -108,7 +108,7 @@ class RuleFields(BaseModel, extra="forbid", strict=True, defer_build=True):
         return self
 
 
-def is_usable_tool_name(name: str) -> bool:
+def is_valid_tool_name_pattern(name: str) -> bool:
     body = name[:-1] if name == "*" or (name.startswith("mcp_") and name.endswith("_*")) else name
     return name != "" and not set(body) & set("*?[] \t\n")
 
@@ -116,7 +116,7 @@ def is_usable_tool_name(name: str) -> bool:
 def to_rule(table: Mapping[str, Any], source: str, tier: int) -> Rule:
     """Return the rule of a table. Raise `ValueError` naming the field."""
     try:
-        fields = RuleFields.model_validate(_convert_saved_table(table, source))
+        fields = RuleFields.model_validate(_migrate_saved_table(table, source))
     except ValidationError as error:
         raise ValueError(_first_error_message(error, RuleFields)) from None
     if fields.path and fields.workspace is None and tier != WORKSPACE and not os.path.isabs(fields.path):  # noqa: PTH117
@@ -147,7 +147,7 @@ def to_rule(table: Mapping[str, Any], source: str, tier: int) -> Rule:
     )
 
 
-def _convert_saved_table(table: Mapping[str, Any], source: str) -> Mapping[str, Any]:
+def _migrate_saved_table(table: Mapping[str, Any], source: str) -> Mapping[str, Any]:
     """Return what was saved by 0.1 or gemini-cli as what the person saw. A prefix is a grant for these words:
     nobody wrote a prefix. A server's name alone covers nothing any more, as any program could have it: the tool is
     asked about once more.
@@ -312,7 +312,12 @@ def list_rule_files(places: RulePlaces) -> list[tuple[Path, int]]:
         (USER, (places.home / name / _RULES for name in FOLDERS)),
         (ADMIN, places.admin),
     )
-    found = [(file, tier) for tier, folders in tiers for f in folders for file in _list_entries(f, _SUFFIX)]
+    found = [
+        (file, tier)
+        for tier, folders in tiers
+        for f in folders
+        for file in _list_entries_or_folder(f, _SUFFIX)
+    ]
     return [*found, *((file, USER) for file in places.named)]
 
 
@@ -321,7 +326,7 @@ def list_workspace_rule_files(root: Path, home: Path) -> list[Path]:
     return [
         file
         for folder in project_settings_paths(root, home, _RULES)
-        for file in _list_entries(folder, _SUFFIX)
+        for file in _list_entries_or_folder(folder, _SUFFIX)
     ]
 
 
@@ -332,12 +337,12 @@ def user_rule_folder(home: Path) -> Path:
 
 def _extension_rule_folders(home: Path) -> Iterator[Path]:
     for name in FOLDERS:
-        for extension in _list_entries(home / name / "extensions", ""):
+        for extension in _list_entries_or_folder(home / name / "extensions", ""):
             record_read(extension)
             yield extension / _RULES if extension.is_dir() else extension
 
 
-def _list_entries(folder: Path, suffix: str) -> list[Path]:
+def _list_entries_or_folder(folder: Path, suffix: str) -> list[Path]:
     """List entries by name, or the folder itself if it exists but can't be listed."""
     record_read(folder, "entries")
     try:
@@ -374,9 +379,9 @@ def read_rule_file(path: Path, tier: int) -> str:
             if not stat.S_ISREG(found.st_mode):
                 raise RuleTextError("can't be read: it isn't a file")
             if tier not in (SHIPPED, WORKSPACE):
-                _reject_writable_by_others(found, tier, "it")
+                _reject_unsafe_mode_or_owner(found, tier, "it")
                 record_read(folder := real_path(path).parent)
-                _reject_writable_by_others(folder.stat(), tier, "its folder")
+                _reject_unsafe_mode_or_owner(folder.stat(), tier, "its folder")
             data = file.read(_LARGEST + 1)
     except OSError as error:
         raise RuleTextError(f"can't be read: {error.strerror}") from None
@@ -388,13 +393,13 @@ def read_rule_file(path: Path, tier: int) -> str:
         raise RuleTextError(f"can't be read: not UTF-8 (byte {error.start})") from None
 
 
-def _reject_writable_by_others(found: os.stat_result, tier: int, what: str) -> None:
-    mode, sticky = found.st_mode, stat.S_ISDIR(found.st_mode) and found.st_mode & stat.S_ISVTX
+def _reject_unsafe_mode_or_owner(status: os.stat_result, tier: int, label: str) -> None:
+    mode, sticky = status.st_mode, stat.S_ISDIR(status.st_mode) and status.st_mode & stat.S_ISVTX
     others = stat.S_IWOTH | (stat.S_IWGRP if tier == ADMIN else 0)
     if mode & others and not sticky:
-        raise RuleTextError(f"doesn't count: others may write {what} (mode {stat.S_IMODE(mode):04o})")
-    if tier == ADMIN and found.st_uid not in (0, os.geteuid()):
-        raise RuleTextError(f"doesn't count: {what} belongs to another user (uid {found.st_uid})")
+        raise RuleTextError(f"doesn't count: others may write {label} (mode {stat.S_IMODE(mode):04o})")
+    if tier == ADMIN and status.st_uid not in (0, os.geteuid()):
+        raise RuleTextError(f"doesn't count: {label} belongs to another user (uid {status.st_uid})")
 
 
 _HEADER = re.compile(r"^[ \t]*\[(?![ \t]*[^\[\]\n]*\.)", re.MULTILINE)
@@ -553,7 +558,7 @@ def _tools_of_unusable_rule(table: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the tools that an unusable rule may be about."""
     value: object = table.get("toolName")
     names = cast(list[object], value) if isinstance(value, list) else [value]
-    if not names or not all(isinstance(n, str) and is_usable_tool_name(n) for n in names):
+    if not names or not all(isinstance(n, str) and is_valid_tool_name_pattern(n) for n in names):
         return ("*",)
     return tuple(canonical_tool_name(str(n)) for n in names)
 

@@ -9,8 +9,8 @@ from pydantic import BaseModel, JsonValue, ValidationError
 from interlock.services.policy.decision import rule_display_name
 from interlock.services.policy.matching import (
     Match,
-    is_matching_non_shell_call,
     is_path_argument_name,
+    is_rule_matching_non_shell_call,
     iterate_named_strings,
     match_restricting_rule,
     to_searchable_json,
@@ -87,7 +87,7 @@ def _parse_result(checker: Checker, ended: ProcessEnd) -> tuple[Decision, str]:
     return decision, f"The safety checker {checker.name} {verb}{why}"
 
 
-def _check_allowed_paths(checker: Checker, call: CallView, workspace: Workspace) -> tuple[Decision, str]:
+def _decide_by_allowed_paths(checker: Checker, call: CallView, workspace: Workspace) -> tuple[Decision, str]:
     for name, path in _path_arguments(checker, call.args):
         try:
             workspace.resolve_readable(path)
@@ -138,7 +138,7 @@ class SafetyCheckers:
         found: list[CheckerAnswer] = []
         for rule, checker in ((r, r.checker) for r in rules if r.checker is not None):
             if checker.command is None:
-                decision, reason = _check_allowed_paths(checker, call, self._workspace)
+                decision, reason = _decide_by_allowed_paths(checker, call, self._workspace)
             else:
                 decision, reason = await self._run_external_checker(checker, checker.command, call)
             name = f"safety checker {checker.name} ({rule_display_name(rule)})"
@@ -175,7 +175,7 @@ class SafetyCheckers:
 def _is_checker_applicable(rule: Rule, call: CallView, line: ShellLine | None) -> bool:
     """Return whether a checker applies; if in doubt it does, as it can only make a decision stricter."""
     if line is None:
-        return is_matching_non_shell_call(rule, call.args, None)
+        return is_rule_matching_non_shell_call(rule, call.args, None)
     if not rule.has_conditions or line.opaque is not None:
         return True
     commands = (*line.commands, *line.commands_needing_rule, ShellCommand(line.text, ()))

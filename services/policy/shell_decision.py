@@ -11,16 +11,16 @@ from typing import NamedTuple
 from pydantic import JsonValue
 
 from interlock.services.policy.changed_files import (
-    describe_change_in_unparsed_line,
+    describe_trusted_change_in_unparsed_line,
     describe_trusted_file_change,
-    join_unless_absolute,
+    join_unless_absolute_or_home,
     possible_locations,
     possible_redirection_paths,
 )
 from interlock.services.policy.decision import PartRuling, Ruling
 from interlock.services.policy.grant_coverage import (
-    are_nonliteral_words_path_globs,
     find_grant_row,
+    has_only_literals_and_path_globs,
     is_read_only_program,
     is_safe_for_trusted_files,
 )
@@ -119,7 +119,7 @@ def decide_shell_line(
     ):
         if (outcome := check.find_restricting_ruling(command)) is not None:
             parts.append(PartRuling(command, outcome))
-    parts += check.rulings_on_program_copies()
+    parts += check.rulings_on_program_copying()
     worst = max((p.ruling for p in parts), key=lambda o: STRICTNESS[o.decision])
     return (check.lower_for_whole_line(worst, parts) if worst.decision == "allow" else worst), parts
 
@@ -173,7 +173,7 @@ class _LineDecider:
             yield from expand_to_plain_commands(one, self.folder_paths)
         yield from copied
 
-    def rulings_on_program_copies(self) -> Iterator[PartRuling]:
+    def rulings_on_program_copying(self) -> Iterator[PartRuling]:
         """Yield a question for each command that copies a program which a rule denies or asks about."""
         for command in (
             (*self.reading.line.commands, *find_inline_script_commands(self.reading.line))
@@ -199,7 +199,7 @@ class _LineDecider:
         whole = (
             command.sets or away or command.only_sources_file or None
         ) is not None and self._is_line_granted()
-        named = command.danger == UNKNOWN and are_nonliteral_words_path_globs(command, self.reading)
+        named = command.danger == UNKNOWN and has_only_literals_and_path_globs(command, self.reading)
         danger = (None if named else command.danger) or (None if whole else command.sets)
         danger = danger or find_inner_danger(command)
         if danger and not (exact and not command.assigned_names):
@@ -241,7 +241,7 @@ class _LineDecider:
             return None
         for word in command.words[1:]:
             for path, base in product(_possible_paths_in_argument(word.text), self.reading.folders_or_root):
-                if found := self.reading.workspace.find_protection(join_unless_absolute(base, path)):
+                if found := self.reading.workspace.find_protection(join_unless_absolute_or_home(base, path)):
                     return f"may change {found.part!r} ({found.what})"
         patched = describe_patched_trusted_file(command, self.reading)
         return patched or describe_trusted_file_change(command, self.reading)
@@ -298,7 +298,7 @@ class _LineDecider:
         line = self.reading.line
         sourced = not line.hidden and self._is_line_granted()
         opaque = (None if sourced else line.opaque) or self._describe_project_wrapper()
-        protected = describe_protected_redirection(self.reading) or describe_change_in_unparsed_line(
+        protected = describe_protected_redirection(self.reading) or describe_trusted_change_in_unparsed_line(
             self.reading
         )
         if (
@@ -321,7 +321,7 @@ class _LineDecider:
             return self._lower_if_inline_script_risky(self._lower_if_reading_private_input(outcome))
         if not line.file_redirects:
             return outcome
-        if away := describe_escaping_redirection(self.reading):
+        if away := describe_forbidden_redirection(self.reading):
             return outcome.lower_to_ask("redirection", away)
         allowed = self.mode in _FREE_REDIRECTION or all(_is_redirection_allowed(p.ruling) for p in parts)
         free = allowed or self._has_only_reads(parts) or self._is_line_granted()
@@ -405,7 +405,7 @@ class _HiddenCommands(NamedTuple):
         unknown = not known and find_grant_row(words) is None
         return cls(
             unknown,
-            tuple(_commands_behind_shells(command)) if unknown and folders is not None else (),
+            tuple(_shell_commands_in_arguments(command)) if unknown and folders is not None else (),
             command.code
             or has_unsafe_assignments(command)
             or can_run_command_in_arguments(command)
@@ -432,7 +432,7 @@ class _HiddenCommands(NamedTuple):
         return any(is_program_named_in(texts, program) for program in self.programs)
 
 
-def _commands_behind_shells(command: ShellCommand) -> Iterator[ShellCommand]:
+def _shell_commands_in_arguments(command: ShellCommand) -> Iterator[ShellCommand]:
     words = command.words
     shells = [
         at
@@ -451,7 +451,7 @@ def _can_rule_match_arguments(rule: Rule, command: ShellCommand) -> bool:
     words = command.argv
     if rule.command_pattern is not None:
         return any(
-            _is_matching_several_words(rule.command_pattern, words[at : at + _MOST_BEHIND])
+            _is_multiword_match(rule.command_pattern, words[at : at + _MOST_BEHIND])
             for at in range(1, min(len(words), _MOST_WORDS))
         )
     return any(
@@ -462,7 +462,7 @@ def _can_rule_match_arguments(rule: Rule, command: ShellCommand) -> bool:
     )
 
 
-def _is_matching_several_words(pattern: Pattern, words: Sequence[str]) -> bool:
+def _is_multiword_match(pattern: Pattern, words: Sequence[str]) -> bool:
     """Return whether a pattern meets several words at the beginning, with or without options between."""
     whole = pattern.is_match_at_start(" ".join(words)) or can_match_past_options(pattern, words)
     return whole and not pattern.is_match_at_start(words[0])
@@ -514,7 +514,7 @@ def describe_protected_redirection(reading: LineReading) -> str | None:
     return None
 
 
-def describe_escaping_redirection(reading: LineReading) -> str | None:
+def describe_forbidden_redirection(reading: LineReading) -> str | None:
     """Return a clause about a redirection that writes where tools may not or opens a connection, or None."""
     targets = [(r.kind, r.target) for r in reading.line.redirects if r.target is not None]
     net = next((t.text for _, t in targets if t.known_start.startswith(_NETWORK)), None)

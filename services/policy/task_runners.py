@@ -14,7 +14,7 @@ from interlock.services.policy.grant_coverage import (
     is_harmless_variable_setting,
 )
 from interlock.services.policy.plain_reading import load_command_table
-from interlock.services.policy.programs import is_valueless_flag, plain_spellings, resolve_command
+from interlock.services.policy.programs import canonical_spellings, is_valueless_flag, resolve_command
 from interlock.services.shell.commands import LANGUAGES, canonical_program_name
 from interlock.services.shell.danger import UNKNOWN
 from interlock.services.shell.model import ShellCommand, Word, literal_word, program_name
@@ -236,9 +236,9 @@ def _is_subsequence(wanted: Sequence[str], words: Sequence[str]) -> bool:
 
 def expand_to_plain_commands(command: ShellCommand, folders: Sequence[str]) -> Iterator[ShellCommand]:
     """Yield the plain commands that run each target: rules that restrict one of them meet it."""
-    own = [command, *plain_spellings(command, folders)]
+    own = [command, *canonical_spellings(command, folders)]
     inner = [one for each in own for one in _inner_commands(each)]
-    inner += [other for one in inner for other in plain_spellings(one, folders)]
+    inner += [other for one in inner for other in canonical_spellings(one, folders)]
     yield from (*own[1:], *inner)
     for one in (*own, *inner):
         yield from _target_commands(one)
@@ -246,14 +246,14 @@ def expand_to_plain_commands(command: ShellCommand, folders: Sequence[str]) -> I
 
 def unresolved_programs(command: ShellCommand, folders: Sequence[str]) -> frozenset[str]:
     """Return the programs of which it may be any command: `git p`, `make -f -`, or one of these behind `uv run`."""
-    own = [command, *plain_spellings(command, folders)]
+    own = [command, *canonical_spellings(command, folders)]
     each = [*own, *(one for each in own for one in _inner_commands(each))]
     known = ((one, resolve_command(one, folders)) for one in each if one.words)
     programs = {found.program for one, found in known if found.unclear or has_unclear_targets(one)}
-    return frozenset(programs.union(*map(_programs_run_by, programs)))
+    return frozenset(programs.union(*map(_programs_run_by_runner, programs)))
 
 
-def _programs_run_by(program: str) -> Iterator[str]:
+def _programs_run_by_runner(program: str) -> Iterator[str]:
     """Yield the programs whose targets a runner runs: `run-s` runs npm's."""
     if (runner := _load_runners().get(program)) is not None:
         yield from (form.split()[0] for form in runner.forms if not form.startswith("@"))
@@ -287,7 +287,7 @@ def _target_commands(command: ShellCommand) -> Iterator[ShellCommand]:
     for _, name, _ in found.targets if found else ():
         for form in found.runner.forms if found else ():
             lead = form.replace("@", program_name(command.words[0].text)).removesuffix("{}").split()
-            for target in _target_names(name):
+            for target in _target_name_variants(name):
                 yield _to_target_command(lead, literal_word(target))
             if found and found.runner.short and (known := _BEGINNING.match(name.rpartition(":")[2])):
                 yield _to_target_command(lead, Word(name, False, known[0]))
@@ -297,7 +297,7 @@ _ARGUMENTS = re.compile(r"(\[.*\]|\(.*\)|-\d[\d.]*)$", re.DOTALL)
 _PLAIN_NAME = re.compile(r"[\w./:@+-]+")
 
 
-def _target_names(target: str) -> Sequence[str]:
+def _target_name_variants(target: str) -> Sequence[str]:
     """Return a target's names: without its folder, its arguments (`x[y]`, `x(y=1)`) and the group that it is in."""
     bare = _ARGUMENTS.sub("", target)
     known = [name for one in (target, bare) for name in (one, one.rpartition(":")[2], one.rpartition("/")[2])]

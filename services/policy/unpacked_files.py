@@ -295,7 +295,7 @@ def _members_from_copied_folders(
 
 
 def _copied_members(
-    program: str, source: str, place: str, left_out: Sequence[str], reading: LineReading
+    program: str, source: str, place: str, excluded_patterns: Sequence[str], reading: LineReading
 ) -> Iterator[_Member]:
     """Yield what a copy of a folder writes. What is moved within the workspace had its names before."""
     if program in ("rsync", "scp") and re.match(r"[\w.@-]+:", source):
@@ -323,11 +323,11 @@ def _copied_members(
             folders[:] = [
                 one
                 for one in folders
-                if one not in ("node_modules", "objects") and not _is_excluded(one, left_out)
+                if one not in ("node_modules", "objects") and not _is_excluded(one, excluded_patterns)
             ]
             inner = os.path.relpath(folder, top)
             for one in (*folders, *files):
-                if not _is_excluded(one, left_out):
+                if not _is_excluded(one, excluded_patterns):
                     yield from (_Member(posixpath.normpath(posixpath.join(p, inner, one))) for p in prefixes)
 
 

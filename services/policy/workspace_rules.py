@@ -23,7 +23,7 @@ from interlock.services.policy.rule import (
 from interlock.services.policy.rule_files import (
     RuleProblem,
     build_fallback_ask_rule,
-    is_usable_tool_name,
+    is_valid_tool_name_pattern,
     load_shipped_rules,
     split_command_words,
 )
@@ -134,14 +134,14 @@ def _unmatchable_condition_problem(rule: Rule) -> str | None:
         if odd := next((word for word in prefix if word in _OPERATORS or word.endswith(";")), None):
             return f"commandPrefix is compared word by word with one command, and no command has the word {odd!r}"
     for name, pattern in (("commandRegex", rule.command_pattern), ("argsPattern", rule.args_pattern)):
-        if pattern is not None and (why := _never_matching_reason(name, pattern.text)):
+        if pattern is not None and (why := _reason_pattern_never_matches(name, pattern.text)):
             return f"{name} {pattern.text!r} can't match: {why}"
     if [*rule.modes] == ["plan"] and rule.decision == "allow":
         return "what plan mode may do is fixed; a rule can only restrict it"
     return None
 
 
-def _never_matching_reason(field: str, text: str) -> str | None:
+def _reason_pattern_never_matches(field: str, text: str) -> str | None:
     quiet = _QUIET.sub("x", text)
     if _ANCHOR_WITHIN.search(quiet.removeprefix("^").removesuffix("$")):
         return "'^' and '$' stand for the beginning and the end"
@@ -197,7 +197,7 @@ def _rule_from_settings_entry(entry: str, source: str, decision: Decision, prior
     narrowed = _CALL.fullmatch(entry.strip())
     name = canonical_tool_name(narrowed[1] if narrowed else entry.strip())
     prefix = narrowed[2].strip() if narrowed else ""
-    if not is_usable_tool_name(name):
+    if not is_valid_tool_name_pattern(name):
         raise ValueError(f"{name!r} isn't a tool's name")
     if prefix and name not in SHELL:
         raise ValueError("only run_shell_command(…) can be narrowed by a command prefix")

@@ -127,7 +127,9 @@ class SupervisedProcesses:
         async def attempt(stack: ExitStack, last: bool) -> int:
             failed = stack.enter_context(ExitStack())
             async with self._freeze_other_commands(trusted_helper):
-                inside = None if trusted_helper else await self._enter_sandbox(stack, cwd, alone=False)
+                inside = (
+                    None if trusted_helper else await self._enter_sandbox(stack, cwd, die_with_parent=False)
+                )
                 path = self._outputs.new_spool_path()
                 failed.callback(path.unlink, missing_ok=True)
                 with path.open("wb") as file:
@@ -200,9 +202,9 @@ class SupervisedProcesses:
         return made
 
     @asynccontextmanager
-    async def _freeze_other_commands(self, ours: bool) -> AsyncGenerator[None]:
+    async def _freeze_other_commands(self, is_trusted_helper: bool) -> AsyncGenerator[None]:
         """While a sandbox is made no other command of the run moves anything, and no other sandbox is made."""
-        if ours or self._sandbox is None:
+        if is_trusted_helper or self._sandbox is None:
             yield
             return
         async with self._making:
@@ -210,7 +212,9 @@ class SupervisedProcesses:
                 child.read_messages()
             sessions = [c.session for c in self._live if c.session is not None and not c.over]
             with ExitStack() as stack:
-                await _run_in_thread_to_end(partial(stack.enter_context, freeze_commands(sessions)))
+                await _run_in_thread_despite_cancellation(
+                    partial(stack.enter_context, freeze_commands(sessions))
+                )
                 yield
 
     async def _release_sandboxed_command(
@@ -226,7 +230,10 @@ class SupervisedProcesses:
         self._live.add(child)
         stack.callback(self._live.discard, child)
         try:
-            if not await _run_in_thread_to_end(sandbox.gate.start_command) and not is_last_attempt:
+            if (
+                not await _run_in_thread_despite_cancellation(sandbox.gate.verify_and_start_command)
+                and not is_last_attempt
+            ):
                 raise WorkspaceChangedError(
                     "Bubblewrap ended."
                 )  # its output says why; what was moved may be back
@@ -236,14 +243,16 @@ class SupervisedProcesses:
             raise ValueError(_describe_sandbox_failure(error)) from error
 
     async def _enter_sandbox(
-        self, stack: ExitStack, cwd: Path, *, alone: bool = True
+        self, stack: ExitStack, cwd: Path, *, die_with_parent: bool = True
     ) -> CommandSandbox | None:
         """Return what runs a command in the sandbox, if any, while `stack` is open. Raises `ValueError`."""
         if self._sandbox is None:
             return None
         try:
-            return await _run_in_thread_to_end(
-                partial(stack.enter_context, self._sandbox.enter_for_command(cwd, die_with_parent=alone))
+            return await _run_in_thread_despite_cancellation(
+                partial(
+                    stack.enter_context, self._sandbox.enter_for_command(cwd, die_with_parent=die_with_parent)
+                )
             )
         except (OSError, InterlockError) as error:
             raise ValueError(_describe_sandbox_failure(error)) from error
@@ -264,7 +273,7 @@ async def _retry_if_workspace_changed(attempt: Callable[[ExitStack, bool], Await
     raise AssertionError("the last attempt returns or raises")
 
 
-async def _run_in_thread_to_end(work: Callable[[], T]) -> T:
+async def _run_in_thread_despite_cancellation(work: Callable[[], T]) -> T:
     """Run in a thread, to its end also if the caller is cancelled: what it took would be given back by nobody."""
     task = asyncio.ensure_future(asyncio.to_thread(work))
     try:
@@ -317,9 +326,9 @@ class ProcessOutput:
         """Add bytes and return the text they complete."""
         if self._redacting:  # before anything is cut, stored or decoded
             chunk = self._redacting.feed(chunk.decode("latin-1")).encode("latin-1")
-        return self._decode_chunk(chunk)
+        return self._decode_and_buffer_chunk(chunk)
 
-    def _decode_chunk(self, chunk: bytes) -> str:
+    def _decode_and_buffer_chunk(self, chunk: bytes) -> str:
         text = self._decoder.decode(chunk)
         self._buffer_text(text)
         self._buffer_bytes(chunk)
@@ -328,7 +337,7 @@ class ProcessOutput:
     def finish_decoding(self) -> str:
         """Finish; returns any remaining text, with a replacement for a truncated character."""
         rest = self._redacting.flush().encode("latin-1") if self._redacting else b""
-        last = self._decode_chunk(rest)
+        last = self._decode_and_buffer_chunk(rest)
         text = self._decoder.decode(b"", final=True)
         self._buffer_text(text)
         return last + text
@@ -411,7 +420,8 @@ _CHUNK = 65_536
 _STOP_S = GRACE_S + 6.0
 """By then a stopped supervisor has exited, or its processes can't be killed."""
 _DRAIN_S = 1.0
-"""Only processes that escaped their supervisor (`describe_possible_escapes`) can keep the output open for longer."""
+"""Only processes that escaped their supervisor (`describe_possible_process_escapes`) can keep the output open for
+longer."""
 
 _EndReason = Literal["exited", "timeout", "inactivity"]
 
@@ -446,10 +456,10 @@ class CommandWatch:
             try:
                 why = await self._wait_until_end_or_timeout(end, timeout_s, inactivity_s)
             except asyncio.CancelledError:
-                await self._stop_and_wait(end)
+                await self._terminate_and_wait(end)
                 raise
             if why != "exited":
-                await self._stop_and_wait(end)
+                await self._terminate_and_wait(end)
             done, _ = await asyncio.wait(pumps, timeout=_DRAIN_S)
             for pump in done:
                 pump.result()
@@ -472,7 +482,7 @@ class CommandWatch:
         end.result()
         return "exited"
 
-    async def _stop_and_wait(self, end: asyncio.Future[None]) -> None:
+    async def _terminate_and_wait(self, end: asyncio.Future[None]) -> None:
         self._child.terminate()
         await asyncio.wait({end}, timeout=_STOP_S)
 

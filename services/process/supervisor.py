@@ -47,7 +47,7 @@ _ROOM, _THREADS = 2, 2000
 """The kernel counts all the user's threads: it allows _ROOM × PROCESSES + _THREADS more than run on the machine."""
 
 
-def describe_possible_escapes() -> str | None:
+def describe_possible_process_escapes() -> str | None:
     """Describe what can outlive a killed run on this system, or None. For `doctor`."""
     if LINUX:
         return None
@@ -102,7 +102,7 @@ def _limit_forks(processes: int) -> None:
     if not processes or not LINUX:
         return
     try:
-        most = _count_threads() + processes * _ROOM + _THREADS
+        most = _count_system_threads() + processes * _ROOM + _THREADS
     except (OSError, ValueError, IndexError):  # a container may hide it
         return
     limits = resource.getrlimit(resource.RLIMIT_NPROC)
@@ -110,7 +110,7 @@ def _limit_forks(processes: int) -> None:
     resource.setrlimit(resource.RLIMIT_NPROC, (soft, hard))
 
 
-def _count_threads() -> int:
+def _count_system_threads() -> int:
     """Count everyone's threads: the user's own are in each process's files, which takes milliseconds a command."""
     return int(_read_file("/proc/loadavg").split()[3].rpartition(b"/")[2])
 
@@ -144,7 +144,7 @@ def _list_children(pid: int) -> list[int]:
     return found
 
 
-def _proportional_memory(pid: int) -> int:
+def _proportional_memory_bytes(pid: int) -> int:
     """Return memory in bytes; shared memory is split among its users. 0 if unreadable."""
     with suppress(OSError, ValueError):
         for line in _read_file(f"/proc/{pid}/smaps_rollup").splitlines():
@@ -153,7 +153,7 @@ def _proportional_memory(pid: int) -> int:
     return 0
 
 
-def _resident_memory(pid: int) -> int:
+def _resident_memory_bytes(pid: int) -> int:
     with suppress(OSError, ValueError, IndexError):
         return int(_read_file(f"/proc/{pid}/statm").split()[1]) * _PAGE
     return 0
@@ -168,8 +168,8 @@ def _describe_exceeded_limit(max_processes: int, max_memory: int) -> str:
             return f"more than {max_processes:,} processes"
     if (
         max_memory
-        and sum(map(_resident_memory, found)) > max_memory
-        and sum(map(_proportional_memory, found)) > max_memory
+        and sum(map(_resident_memory_bytes, found)) > max_memory
+        and sum(map(_proportional_memory_bytes, found)) > max_memory
     ):
         return f"more than {max_memory >> 20:,} MB of memory"
     return ""
@@ -217,7 +217,7 @@ class Reaper:
         self.empty = False
         """No child is left; for a subreaper: no descendant."""
 
-    def reap_ended(self) -> None:
+    def reap_ended_children(self) -> None:
         """Collect everything that has ended, without waiting."""
         try:
             while (ended := os.waitpid(-1, os.WNOHANG))[0]:
@@ -229,13 +229,13 @@ class Reaper:
     def kill_all_children(self) -> None:
         """Send SIGKILL repeatedly until none is left."""
         give_up = time.monotonic() + _GIVE_UP_S
-        self.reap_ended()
+        self.reap_ended_children()
         while not self.empty and time.monotonic() < give_up:
             self._kill_descendants()
             time.sleep(_RESCAN_S)
-            self.reap_ended()
+            self.reap_ended_children()
         if not self._contained:
-            self.signal_group(signal.SIGKILL)
+            self.signal_command_group(signal.SIGKILL)
 
     def _kill_descendants(self) -> None:
         if self.ended is None:
@@ -247,7 +247,7 @@ class Reaper:
             with suppress(*_GONE):
                 os.kill(pid, signal.SIGKILL)
 
-    def signal_group(self, *signals: int) -> None:
+    def signal_command_group(self, *signals: int) -> None:
         if (
             self.ended is not None
             and self._contained
@@ -303,7 +303,7 @@ class Worker:
     def _wait_for_end(self, reaper: Reaper) -> None:
         reported = over = False
         while not over:
-            reaper.reap_ended()
+            reaper.reap_ended_children()
             over = self._is_finished(reaper)
             if over:
                 reaper.kill_all_children()
@@ -337,7 +337,7 @@ class Worker:
                 self._request_kill()
             elif self._kill_at is None:
                 self._kill_at = time.monotonic() + self._grace_s
-                reaper.signal_group(signal.SIGTERM, signal.SIGCONT)
+                reaper.signal_command_group(signal.SIGTERM, signal.SIGCONT)
 
     def _request_kill(self, *_: object) -> None:
         self._kill_at = 0.0

@@ -335,7 +335,7 @@ def freeze_commands(supervisor_pids: Iterable[int]) -> Generator[None]:
     stopped: dict[int, int] = {}
     try:
         sessions, until = {*supervisor_pids}, time.monotonic() + _WITHIN_S
-        while sessions and _stop_running_processes(sessions, stopped) and time.monotonic() < until:
+        while sessions and _freeze_running_processes(sessions, stopped) and time.monotonic() < until:
             time.sleep(_LOOK_S)
         yield
     finally:
@@ -345,10 +345,10 @@ def freeze_commands(supervisor_pids: Iterable[int]) -> Generator[None]:
             os.close(descriptor)
 
 
-def _stop_running_processes(sessions: set[int], stopped: dict[int, int]) -> bool:
+def _freeze_running_processes(sessions: set[int], stopped: dict[int, int]) -> bool:
     """Stop what still runs; returns whether there was anything."""
-    parents = _parents_by_pid(sessions)
-    running = [pid for pid in parents if not _is_stopped(pid)]
+    parents = _map_supervised_pids_to_parents(sessions)
+    running = [pid for pid in parents if not _is_frozen_or_dead(pid)]
     for pid in running:
         if pid in stopped:
             continue
@@ -366,7 +366,7 @@ def _stop_running_processes(sessions: set[int], stopped: dict[int, int]) -> bool
     return bool(running)
 
 
-def _parents_by_pid(sessions: set[int]) -> dict[int, int]:
+def _map_supervised_pids_to_parents(sessions: set[int]) -> dict[int, int]:
     """Map the processes below supervisors to their parents: not the supervisors themselves, a guard and its worker."""
     parent_of: dict[int, int] = {}
     supervisors: set[int] = set()
@@ -383,7 +383,7 @@ def _parents_by_pid(sessions: set[int]) -> dict[int, int]:
     return found
 
 
-def _is_stopped(pid: int) -> bool:
+def _is_frozen_or_dead(pid: int) -> bool:
     """Return whether no thread of a process can run."""
     with suppress(OSError):
         states = [_read_proc_stat(pid, thread)[:1] for thread in os.listdir(f"/proc/{pid}/task")]  # noqa: PTH208

@@ -267,7 +267,7 @@ class Gate:
                 os.close(descriptor)
         self.info = self.wait = -1
 
-    def start_command(self, timeout_s: float = MADE_WITHIN_S) -> bool:
+    def verify_and_start_command(self, timeout_s: float = MADE_WITHIN_S) -> bool:
         """Let the command start; returns False if bubblewrap ended first. Blocks.
 
         Raises `OSError` if it takes longer than `timeout_s`, `WorkspaceChangedError` if another
@@ -286,14 +286,14 @@ class Gate:
         if difference := self.mounts.find_difference(made, host):
             raise WorkspaceChangedError(_CHANGED.format(difference=difference))
         try:
-            self._kill_on_lost_mount(pid, made)
+            self._watch_and_kill_on_lost_mount(pid, made)
         except OSError:  # it has ended
             return False
         self.opened = True
         self._go.send(b"x")
         return True
 
-    def _kill_on_lost_mount(self, pid: int, mountinfo: str) -> None:
+    def _watch_and_kill_on_lost_mount(self, pid: int, mountinfo: str) -> None:
         """End all processes of the sandbox as soon as a protecting mount is gone.
 
         A mount stands on a file. Where something outside replaces that file, as git does with its configuration and

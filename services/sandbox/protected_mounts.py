@@ -15,11 +15,11 @@ from interlock.services.files.protected import (
     ProtectedPaths,
     ProtectionKind,
     fold_name,
-    git_configuration_paths,
     is_private_name,
+    iterate_git_hook_and_include_paths,
     looks_like_git_repository,
-    paths_in_git_config,
     program_search_folders,
+    system_and_user_git_config_paths,
 )
 from interlock.services.sandbox.mounts import Mounts
 from interlock.state.errors import SandboxError
@@ -96,8 +96,10 @@ class Survey:
                 return
             self.mounts.pin_path(parent)
 
-    def record_rebase_commands(self, git: Path) -> None:
-        self.programs.update((str(git / name), find_rebase_commands(str(git / name))) for name in _TODO_LISTS)
+    def record_rebase_exec_lines(self, git: Path) -> None:
+        self.programs.update(
+            (str(git / name), read_rebase_exec_lines(str(git / name))) for name in _TODO_LISTS
+        )
 
     def find_root(self, path: Path) -> Path | None:
         return max(
@@ -108,12 +110,12 @@ class Survey:
 def survey_roots(roots: Sequence[Path], env: Mapping[str, str], protected: ProtectedPaths) -> Survey:
     """Survey the roots by walking their folders. Raises `SandboxError` for a link that a command could redirect."""
     found = Survey(roots)
-    configs = [*git_configuration_paths(env)]
+    configs = [*system_and_user_git_config_paths(env)]
     for root in roots:
         found.mounts.add_writable(root)
     for root in roots:
         _reject_redirecting_links(root, protected)
-        _survey_folders(root, found, protected.make_kind_lookup(), configs)
+        _survey_and_protect_folders(root, found, protected.make_protection_kind_lookup(), configs)
         if not os.path.lexists(root / _DOTENV):
             found.protect_or_forbid_creation(root / _DOTENV)
         if (root / ".git").is_file():
@@ -126,7 +128,7 @@ def survey_roots(roots: Sequence[Path], env: Mapping[str, str], protected: Prote
 
 def _reject_redirecting_links(root: Path, protected: ProtectedPaths) -> None:
     """Raises `SandboxError` for a link where what Interlock or git obeys is expected."""
-    names = protected.kinds_by_name()
+    names = protected.protection_kinds_by_folded_name()
     for name in (_DOTENV, ".git", *protected.all_protected_names()):
         kind = names.get(fold_name(name))
         if (kind is None or (kind.new and kind.trusted)) and (root / name).is_symlink():
@@ -136,82 +138,82 @@ def _reject_redirecting_links(root: Path, protected: ProtectedPaths) -> None:
             )
 
 
-def _survey_folders(
-    root: Path, found: Survey, kinds: Callable[[str], ProtectionKind | None], configs: Sequence[Path]
+def _survey_and_protect_folders(
+    root: Path, survey: Survey, kinds: Callable[[str], ProtectionKind | None], configs: Sequence[Path]
 ) -> None:
     pending = [str(root)]
     while pending:
         folder = pending.pop()
-        found.folders[folder] = folder_stamp(folder)  # first: what comes later changes it
+        survey.folders[folder] = folder_stamp(folder)  # first: what comes later changes it
         entries = _list_entries(folder)
         if looks_like_git_repository({fold_name(entry.name) for entry in entries}):
-            _protect_bare_repository(Path(folder), found)
+            _protect_bare_repository(Path(folder), survey)
         for entry in entries:
             name = fold_name(entry.name)
             is_dir = entry.is_dir(follow_symlinks=False)
             is_protected = name == ".git" or kinds(name) is not None
             if is_protected:
-                found.known[entry.path] = link_target(entry.path)
+                survey.known[entry.path] = link_target(entry.path)
             if name == ".git" and is_dir:
-                _protect_git_directory(Path(entry.path), found, configs)
+                _protect_git_directory(Path(entry.path), survey, configs)
             elif is_protected and is_dir and is_placeholder(Path(entry.path), None):  # of an older version
-                del found.known[entry.path]
+                del survey.known[entry.path]
                 with suppress(OSError):
                     Path(entry.path).rmdir()
             elif is_protected:
-                found.protect_path(Path(entry.path))
+                survey.protect_path(Path(entry.path))
             elif is_private_name(entry.name):
                 real = Path(os.path.realpath(entry.path))
                 if (
-                    found.find_root(real) and real.exists()
+                    survey.find_root(real) and real.exists()
                 ):  # outside the roots there is nothing to see anyway
-                    found.mounts.hide_path(real)
+                    survey.mounts.hide_path(real)
             elif is_dir and name != NOT_SEARCHED:
                 pending.append(entry.path)
 
 
-def _protect_bare_repository(git: Path, found: Survey) -> None:
+def _protect_bare_repository(git: Path, survey: Survey) -> None:
     """Mount a repository that isn't named `.git`: commands may push to it, and gain no rights from it."""
-    found.known[str(git)] = ""
+    survey.known[str(git)] = ""
     linked = (tree / name for tree in (git / "worktrees").glob("*") for name in ("commondir", "gitdir"))
     for path in (git / "config", git / "commondir", *linked):
-        found.protect_or_forbid_creation(path)
+        survey.protect_or_forbid_creation(path)
     for path in (git / "modules", git / "config.worktree", *(git / "worktrees").glob("*/config.worktree")):
         if os.path.lexists(path):
-            found.protect_path(path)
-    found.protect_or_hold_placeholder(git / "hooks")
+            survey.protect_path(path)
+    survey.protect_or_hold_placeholder(git / "hooks")
 
 
 def _protect_git_directory(
-    git: Path, found: Survey, configs: Sequence[Path], tree: Path | None = None
+    git: Path, survey: Survey, configs: Sequence[Path], tree: Path | None = None
 ) -> None:
     """Mount a `.git` folder so that commands can work with it but gain no rights from it; `tree` is a work tree other
     than its parent. What git wouldn't accept as a whole repository is read-only."""
-    found.mounts.pin_path(git)
+    survey.mounts.pin_path(git)
     config = git / "config"
     text = config.read_text(errors="replace") if config.is_file() else None
     if text is None or not (git / "HEAD").exists() or _ELSEWHERE.search(text):
-        found.protect_path(git)
+        survey.protect_path(git)
         return
     for name in _EXECUTES:
         if os.path.lexists(git / name):
-            found.protect_path(git / name)
-    found.protect_or_hold_placeholder(git / "hooks")
-    found.protect_or_hold_placeholder(git / "commondir", HERE)
+            survey.protect_path(git / name)
+    survey.protect_or_hold_placeholder(git / "hooks")
+    survey.protect_or_hold_placeholder(git / "commondir", HERE)
     if _WORKTREE_CONFIG.search(text):
-        found.protect_or_hold_placeholder(git / "config.worktree", _NOTHING)
+        survey.protect_or_hold_placeholder(git / "config.worktree", _NOTHING)
     if not os.path.lexists(git / "modules"):
-        found.absent[str(git / "modules")] = str(git / "modules")
-    found.record_rebase_commands(git)
+        survey.absent[str(git / "modules")] = str(git / "modules")
+    survey.record_rebase_exec_lines(git)
     for source in (config, *configs):
-        for path, configures in paths_in_git_config(source, tree or git.parent):
+        for path, configures in iterate_git_hook_and_include_paths(source, tree or git.parent):
             if path.is_relative_to(git):
-                found.protect_or_hold_placeholder(path, _NOTHING if configures else None)
-            elif path not in found.roots:
-                found.protect_or_forbid_creation(path)
+                survey.protect_or_hold_placeholder(path, _NOTHING if configures else None)
+            elif path not in survey.roots:
+                survey.protect_or_forbid_creation(path)
 
 
-def _protect_linked_worktree(git_file: Path, found: Survey, configs: Sequence[Path]) -> None:
+def _protect_linked_worktree(git_file: Path, survey: Survey, configs: Sequence[Path]) -> None:
     """Handle a `.git` file, provided its repository confirms the worktree: the file alone must not open a folder."""
     try:
         own = _resolve_pointer(
@@ -223,22 +225,22 @@ def _protect_linked_worktree(git_file: Path, found: Survey, configs: Sequence[Pa
         return
     if back != git_file or own.parent != common / "worktrees" or not (common / "objects").is_dir():
         return
-    found.mounts.add_writable(common)
-    found.mounts.add_writable(own)
-    _protect_git_directory(common, found, configs, git_file.parent)
-    found.record_rebase_commands(own)
+    survey.mounts.add_writable(common)
+    survey.mounts.add_writable(own)
+    _protect_git_directory(common, survey, configs, git_file.parent)
+    survey.record_rebase_exec_lines(own)
     for name in ("commondir", "gitdir"):
-        found.protect_path(own / name)
+        survey.protect_path(own / name)
     if (own / "config.worktree").exists() or _WORKTREE_CONFIG.search(
         (common / "config").read_text(errors="replace")
     ):
-        found.protect_or_hold_placeholder(own / "config.worktree", _NOTHING)
+        survey.protect_or_hold_placeholder(own / "config.worktree", _NOTHING)
 
 
-def find_rebase_commands(todo: str) -> list[str]:
+def read_rebase_exec_lines(todo_file: str) -> list[str]:
     """Return the lines of a rebase's list that run a command."""
     try:
-        return [line.decode(errors="replace") for line in _EXEC.findall(read_file(Path(todo)))]
+        return [line.decode(errors="replace") for line in _EXEC.findall(read_file(Path(todo_file)))]
     except OSError:
         return []
 

@@ -28,10 +28,10 @@ from interlock.services.sandbox.protected_mounts import (
     HERE,
     NOT_SEARCHED,
     Survey,
-    find_rebase_commands,
     folder_stamp,
     is_placeholder,
     link_target,
+    read_rebase_exec_lines,
     remove_leftover_placeholder,
 )
 from interlock.state.workspace import OpenDirEntry
@@ -58,7 +58,7 @@ class CreatedPaths:
 
         Nothing is deleted. Links are renamed, never followed.
         """
-        kinds = self.protected.make_kind_lookup()
+        kinds = self.protected.make_protection_kind_lookup()
         changed = [f for f, old in self.before.folders.items() if old is None or folder_stamp(f) != old]
         anchors = {str(root): HeldDirectory(root) for root in self.before.roots}
         while changed:
@@ -66,7 +66,7 @@ class CreatedPaths:
             root = next(r for r in anchors if Path(folder).is_relative_to(r))
             with (
                 suppress(OSError),
-                anchors[root].open_place(Path(folder)) as place,
+                anchors[root].open_parent_directory(Path(folder)) as place,
                 _open_for_renaming(place) as directory,
             ):
                 changed += self._quarantine_and_list_new_folders(folder, directory, kinds)
@@ -74,7 +74,7 @@ class CreatedPaths:
             if os.path.lexists(path) and path not in self.protected.made and not self._quarantine_path(path):
                 self._quarantine_path(first)
         for path, commands in self.before.programs.items():
-            if {*find_rebase_commands(path)} - {*commands}:
+            if {*read_rebase_exec_lines(path)} - {*commands}:
                 self._quarantine_path(os.path.dirname(path))  # noqa: PTH120 - a path as text
 
     def _quarantine_and_list_new_folders(
@@ -115,7 +115,7 @@ class CreatedPaths:
         """Rename what is at a path, unless a link is on the way to it or it is gone."""
         try:
             with (
-                HeldDirectory(Path("/")).open_place(Path(path).parent) as place,
+                HeldDirectory(Path("/")).open_parent_directory(Path(path).parent) as place,
                 _open_for_renaming(place) as directory,
             ):
                 self._quarantine_entry(directory, Path(path).name, path)

@@ -441,7 +441,7 @@ def probe_sandbox(sandbox: CommandSandbox, env: Mapping[str, str], script: str =
         ) as done:
             gate.close_child_ends()
             try:
-                gate.start_command(_PROBE_S)
+                gate.verify_and_start_command(_PROBE_S)
                 output, _ = done.communicate(timeout=_PROBE_S)
             finally:
                 done.kill()

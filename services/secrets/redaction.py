@@ -79,9 +79,9 @@ def _is_placeholder_word(found: re.Match[str]) -> bool:
     return not any(char.isdigit() for char in found[1])
 
 
-def _value_shape(kind: str, word: str, rest: str, harmless: _Check = lambda _: False) -> Shape:
+def _keyword_value_shape(kind: str, keyword: str, rest: str, harmless: _Check = lambda _: False) -> Shape:
     """Return the shape of a value that follows a keyword on the same line."""
-    return Shape(kind, word, word + r"[\"']?[ \t]{0,4}[:=]>?[ \t]{0,4}[\"']?" + rest, harmless)
+    return Shape(kind, keyword, keyword + r"[\"']?[ \t]{0,4}[:=]>?[ \t]{0,4}[\"']?" + rest, harmless)
 
 
 _BEARER = r"(?:[Bb]earer|[Bb]asic|[Tt]oken)[ \t]{1,4}([A-Za-z0-9._~+/=-]{16,2048})"
@@ -136,11 +136,11 @@ IN_A_WORD = (
 """Shapes without blanks."""
 AFTER_A_WORD = (
     *(
-        _value_shape("authorization", w, _BEARER, _is_placeholder_word)
+        _keyword_value_shape("authorization", w, _BEARER, _is_placeholder_word)
         for w in ("uthorization", "UTHORIZATION")
     ),
     *(
-        _value_shape("aws-secret-key", w, _AWS_SECRET)
+        _keyword_value_shape("aws-secret-key", w, _AWS_SECRET)
         for w in ("ecret_access_key", "ECRET_ACCESS_KEY", "ecretAccessKey")
     ),
 )

@@ -121,7 +121,7 @@ def add_command(
     inner = _find_inner_commands(words)
     found.add_command(_to_shell_command(words, text, assigns, inner))
     if inner.opaque is not None and canonical_program_name(name.text) in _GUESSED:
-        _add_possible_commands(found, words)
+        _add_candidate_inner_commands(found, words)
     if inner.script is not None:
         found.parse_inner_line(inner.script)
     for run in inner.runs:
@@ -170,7 +170,7 @@ def _to_shell_command(
     )
 
 
-def _add_possible_commands(found: LineFindings, words: _Words) -> None:
+def _add_candidate_inner_commands(found: LineFindings, words: _Words) -> None:
     """Record possible commands in an opaque one: they need no permission, but a rule may refuse them."""
     program = canonical_program_name(words[0].text)
     if program in ("eval", "ssh", "watch"):

@@ -183,10 +183,11 @@ class DangerousForm:
     leads: tuple[str, ...]
 
     def is_matched_by(
-        self, words: Sequence[Word], *, exact_longs: bool = False, single_dash: bool = False
+        self, words: Sequence[Word], *, exact_long_options: bool = False, single_dash: bool = False
     ) -> bool:
-        """Return whether the words have one of its options or words. `exact_longs`: long names match only exactly, with
-        one or two dashes; else by any prefix, as in GNU programs. `single_dash`: long names may stand behind one dash.
+        """Return whether the words have one of its options or words. `exact_long_options`: long names match only
+        exactly, with one or two dashes; else by any prefix, as in GNU programs. `single_dash`: long names may stand
+        behind one dash.
 
         `single_dash`: long names may stand behind one dash.
         """
@@ -202,7 +203,7 @@ class DangerousForm:
                 longs.append(name)
             if word.known_start.startswith("-") and not word.known_start.startswith("--"):
                 letters.update(word.known_start[1:])
-        if exact_longs:
+        if exact_long_options:
             names = {
                 w.known_start.lstrip("-").partition("=")[0] for w in words if w.known_start.startswith("-")
             }
@@ -253,7 +254,7 @@ def find_danger(program: str, words: _Words) -> str | None:
         return find_danger(words[2].text, words[2:])
     arguments = words[1:]
     for one in _HAS_FORMS.get(program, ()):
-        if one.is_matched_by(arguments, exact_longs=program in _WHOLE, single_dash=program in _NODE):
+        if one.is_matched_by(arguments, exact_long_options=program in _WHOLE, single_dash=program in _NODE):
             return one.why
     if program in _CHECKS and (why := _CHECKS[program](words)):
         return why

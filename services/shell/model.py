@@ -192,13 +192,13 @@ class LineFindings:
         self.depth -= 1
         self.may_repeat = outer
 
-    def count_word(self) -> None:
+    def count_word_against_limit(self) -> None:
         """Count a word. Raise `LineTooComplex` if there are too many."""
         self.words += 1
         if self.words > _MOST_WORDS:
             raise LineTooComplex(f"it has more than {_MOST_WORDS} words")
 
-    def mark_large_expansion_opaque(self, characters: int) -> None:
+    def count_expansion_against_limit(self, characters: int) -> None:
         """Count what braces make of a word; bash holds all of it in memory at once."""
         self.expanded += characters
         if self.expanded > _MOST_EXPANDED:

@@ -102,7 +102,7 @@ class WordReader:
 
     def read_word(self) -> Word:
         """Read one word, and what its substitutions run."""
-        self.found.count_word()
+        self.found.count_word_against_limit()
         scan = _WordScan(self.at)
         while self.at < len(self.text) and self._read_piece(scan):
             pass
@@ -116,7 +116,7 @@ class WordReader:
     def _to_word(self, scan: _WordScan) -> Word:
         source, value = self.text[scan.start : self.at], "".join(scan.known)
         if any(self.text[place] == "{" for place, _ in scan.opened):
-            self.found.mark_large_expansion_opaque(_max_brace_expansions(source) * len(source))
+            self.found.count_expansion_against_limit(_max_brace_expansions(source) * len(source))
         closing, several = source.rfind("]"), max(source.rfind(","), source.rfind(".."))
         for place, pieces in scan.opened:
             if place - scan.start < (closing if self.text[place] == "[" else several):
@@ -230,11 +230,11 @@ class WordReader:
         self.at = known.end()
         return True
 
-    def _is_value_known_from_line(self, source: str, quoted: bool, before: int) -> bool:
+    def _is_value_known_from_line(self, source: str, quoted: bool, commands_before: int) -> bool:
         """Return whether the value depends on the line and on what its commands print, and on no file's name.
-        Unquoted, bash takes a `*` in it for a pattern. `before`: the number of commands in front of it.
+        Unquoted, bash takes a `*` in it for a pattern. `commands_before`: the number of commands in front of it.
 
-        Unquoted, bash takes a `*` in it for a pattern. `before`: the number of commands in front of it.
+        Unquoted, bash takes a `*` in it for a pattern. `commands_before`: the number of commands in front of it.
         """
         named = _NAMED.fullmatch(source)
         if named:
@@ -243,7 +243,7 @@ class WordReader:
         if not _OF_LINE.match(source):
             return False
         plain = quoted or not source.startswith("$(") or source.startswith("$((")
-        return plain or _is_output_free_of_globs(source, self.found.commands[before:])
+        return plain or _is_output_free_of_globs(source, self.found.commands[commands_before:])
 
     def _read_expansion(self) -> bool:
         """Read what `$` or a backquote begins; return False if it stands for itself."""

@@ -77,7 +77,7 @@ def find_blocked_paths(plan: RestorePlan, current: SnapshotContents) -> list[str
     return [path for path, _, _ in plan.files if path not in known and os.path.lexists(root / path)]
 
 
-def run_restore(plan: RestorePlan) -> None:
+def run_restore_in_subprocess(plan: RestorePlan) -> None:
     """Carry out the work in a process that survives a kill of this one. Raises `SnapshotError`."""
     folder = Path(plan.repository)
     replace_private_file_locked(folder / _PENDING, json.dumps(asdict(plan)).encode())
@@ -114,17 +114,20 @@ def apply_restore(plan: RestorePlan, *, durable: bool) -> None:
     anchor = HeldDirectory(root)
     opened = _make_folders_writable(plan) if durable else []
     for path in plan.gone:
-        with suppress(FileNotFoundError, NotADirectoryError), anchor.open_place(root / path) as place:
+        with (
+            suppress(FileNotFoundError, NotADirectoryError),
+            anchor.open_parent_directory(root / path) as place,
+        ):
             os.unlink(place.name, dir_fd=place.directory)
     for path in plan.folders_gone:
-        with suppress(OSError), anchor.open_place(root / path) as place:
+        with suppress(OSError), anchor.open_parent_directory(root / path) as place:
             os.rmdir(place.name, dir_fd=place.directory)
     for path, mode in plan.folders:
-        with anchor.open_place(root / path) as place, suppress(FileExistsError):
+        with anchor.open_parent_directory(root / path) as place, suppress(FileExistsError):
             os.mkdir(place.name, mode | stat.S_IRWXU, dir_fd=place.directory)
     blobs = ShadowRepository(Path(plan.repository)).read_blobs([blob for _, _, blob in plan.files])
     for folder, files in groupby(zip(plan.files, blobs, strict=True), lambda one: parent_folder(one[0][0])):
-        with anchor.open_place(root / folder / "_") as place:
+        with anchor.open_parent_directory(root / folder / "_") as place:
             for (path, mode, _), data in files:
                 at, bits = OpenDirEntry(place.directory, path.rpartition("/")[2]), stat.S_IMODE(mode)
                 if stat.S_ISLNK(mode):

@@ -123,7 +123,7 @@ class SnapshotContents(NamedTuple):
     """Permissions of every folder, empty ones included."""
 
 
-def repository_name(root: Path) -> str:
+def shadow_repository_name(root: Path) -> str:
     """Name of a workspace's shadow repository in `snapshots/`."""
     return hashlib.sha256(str(root).encode(errors="surrogateescape")).hexdigest()[:16]
 
@@ -154,7 +154,7 @@ class ShadowRepository:
         self._create_repository()
         # Left by a killed git: a ref belongs to one run, which has one driver.
         (self.folder / f"{ref}.lock").unlink(missing_ok=True)
-        commands = self._fast_import_commands(
+        commands = self._iterate_fast_import_stream(
             ref, parent, chain([first] if first else (), changes), make_layout, blob_source
         )
         if blob_source is None:
@@ -163,12 +163,12 @@ class ShadowRepository:
                 git.stdin.writelines(commands)
                 git.stdin.close()
                 return git.stdout.read().decode().strip()
-        with _hold_in_temporary_file(commands) as written:
+        with _open_temporary_file_with(commands) as written:
             # Only now: with the other's objects in sight, git would leave out folders that it has.
             self._copy_wanted_blobs(blob_source)
             return self._run_git(*_IMPORT, stdin=written).decode().strip()
 
-    def _fast_import_commands(
+    def _iterate_fast_import_stream(
         self,
         ref: str,
         parent: str,
@@ -184,8 +184,8 @@ class ShadowRepository:
             there = change.blob if blob_source and change.blob in blob_source.blobs else ""
             if blob_source and there:
                 blob_source.wanted.add(there)
-            yield _fast_import_command(f"{_FILES}/{change.path}", change.mode, change.data, there)
-        yield _fast_import_command(_LAYOUT, stat.S_IFREG, make_layout()) + b"get-mark :1\ndone\n"
+            yield _format_file_change_command(f"{_FILES}/{change.path}", change.mode, change.data, there)
+        yield _format_file_change_command(_LAYOUT, stat.S_IFREG, make_layout()) + b"get-mark :1\ndone\n"
 
     def find_user_repository_blobs(self, root: Path) -> "BlobSource | None":
         """Return the blobs that the git repository around a folder has of files in it; None: there is none, or it
@@ -223,7 +223,7 @@ class ShadowRepository:
             return
         pack = ("pack-objects", "--stdout", "--quiet", "--window=0")
         with (
-            _hold_in_temporary_file(f"{name}\n".encode() for name in blob_source.wanted) as asked,
+            _open_temporary_file_with(f"{name}\n".encode() for name in blob_source.wanted) as asked,
             self._start_git(*pack, stdin=asked, objects=blob_source.objects) as theirs,
         ):
             self._run_git("index-pack", "--stdin", stdin=cast(IO[bytes], theirs.stdout))
@@ -255,7 +255,7 @@ class ShadowRepository:
     def read_blobs(self, blob_ids: Sequence[str]) -> Iterator[bytes]:
         """Yield the bytes of each blob, in the given order."""
         with (
-            _hold_in_temporary_file(
+            _open_temporary_file_with(
                 f"{name}\n".encode() for name in blob_ids
             ) as asked,  # two pipes would deadlock
             self._start_git("cat-file", "--batch", "--buffer", stdin=asked) as git,
@@ -328,7 +328,7 @@ class ShadowRepository:
         parts = (b"PACK\0\0\0\2" + count.to_bytes(4, "big"), *(memoryview(pack)[12:-20] for pack in packs))
         for part in parts:
             joined.update(part)
-        with _hold_in_temporary_file([*parts, joined.digest()]) as file:
+        with _open_temporary_file_with([*parts, joined.digest()]) as file:
             self._run_git("index-pack", "--stdin", stdin=file)
 
     def copy_missing_snapshots_from(self, other: "ShadowRepository", commits: Sequence[str]) -> None:
@@ -412,7 +412,7 @@ class ShadowRepository:
     ) -> bytes:
         """Return what git prints. `text`, or else `stdin`: what it reads. The others: as in `_start_git`."""
         with (
-            _hold_in_temporary_file([text.encode()]) if text else nullcontext(stdin) as read,
+            _open_temporary_file_with([text.encode()]) if text else nullcontext(stdin) as read,
             self._start_git(*arguments, stdin=read, objects=objects, index=index) as git,
         ):
             assert git.stdout is not None
@@ -458,7 +458,7 @@ class ShadowRepository:
 
 
 @contextmanager
-def _hold_in_temporary_file(parts: Iterable[bytes | memoryview]) -> Generator[IO[bytes]]:
+def _open_temporary_file_with(parts: Iterable[bytes | memoryview]) -> Generator[IO[bytes]]:
     """Hold data in a file that a program can read from its beginning."""
     with tempfile.TemporaryFile() as file:
         file.writelines(parts)
@@ -466,7 +466,7 @@ def _hold_in_temporary_file(parts: Iterable[bytes | memoryview]) -> Generator[IO
         yield file
 
 
-def _fast_import_command(path: str, mode: int | None, data: bytes, known_blob: str = "") -> bytes:
+def _format_file_change_command(path: str, mode: int | None, data: bytes, known_blob: str = "") -> bytes:
     """Format the fast-import command for one path. `known_blob`: the id of its blob, if git can read it already."""
     name = os.fsencode(path).replace(b"\\", b"\\\\").replace(b'"', b'\\"').replace(b"\n", b"\\n")
     if mode is None:
@@ -498,7 +498,9 @@ class WorkspaceSnapshots:
         repository: ShadowRepository | None = None,
     ) -> None:
         """`repository`: another one than the workspace's own."""
-        self.repository = repository or ShadowRepository(home / "snapshots" / repository_name(workspace.root))
+        self.repository = repository or ShadowRepository(
+            home / "snapshots" / shadow_repository_name(workspace.root)
+        )
         self._workspace, self._limits = workspace, limits
         self._tree: WorkspaceTree | None = None
         self._under_way: WorkspaceTree | None = None
@@ -536,7 +538,7 @@ class WorkspaceSnapshots:
             layout = layout or tree.layout_json()
             return layout
 
-        changes = tree.iterate_changes(changed_path.rpartition("/")[0] if changed_path else None)
+        changes = tree.scan_for_changes(changed_path.rpartition("/")[0] if changed_path else None)
         self._commit = self.repository.commit_changes(
             ref, self._commit, changes, laid_out, self._layout, blob_source
         )

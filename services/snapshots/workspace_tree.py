@@ -92,7 +92,7 @@ class WorkspaceTree:
         """Return the state as JSON-like data."""
         return {path: (folder.mode, folder.mark, folder.files) for path, folder in self.folders.items()}
 
-    def iterate_changes(self, only_folder: str | None = None) -> Iterator[PathChange]:
+    def scan_for_changes(self, only_folder: str | None = None) -> Iterator[PathChange]:
         """Yield changes since the last look, removals first. Must be consumed completely, or the tree becomes invalid.
 
         `only_folder`: if known, only direct entries of this folder can have changed.
@@ -106,7 +106,7 @@ class WorkspaceTree:
                 folder.mark = None
             due, more = self._scan_folders([*self.folders])
             gone |= more
-        self._check_count(sum(len(folder.files) for folder in self.folders.values()) + len(due))
+        self._check_file_limit(sum(len(folder.files) for folder in self.folders.values()) + len(due))
         self.due = len(due)
         yield from (PathChange(path, None) for path, file in gone.items() if file.blob)
         for folder, paths in groupby(sorted(due, key=parent_folder), parent_folder):
@@ -133,10 +133,10 @@ class WorkspaceTree:
                 pending += self._scan_folder(path, opened, due, gone)
             finally:
                 os.close(opened)
-            self._check_count(len(due))  # checked here already: walking a whole disk takes minutes
+            self._check_file_limit(len(due))  # checked here already: walking a whole disk takes minutes
         return due, gone
 
-    def _check_count(self, files: int) -> None:
+    def _check_file_limit(self, files: int) -> None:
         if files > self._most:
             raise TooManyFilesError(
                 f"more than {self._most:,} files lie in {self._base!r} (setting snapshots.maxFiles)"
@@ -217,18 +217,18 @@ class WorkspaceTree:
         now_ns = time.time_ns()
         try:
             found = os.stat(place.name, dir_fd=place.directory, follow_symlinks=False)
-            data = read_content(place, found, self._longest)
+            data = read_file_or_link_content(place, found, self._longest)
         except OSError:  # unreadable, or no longer a file
             found, data = None, None
         if found is None or data is None:
             self._layout = b""
-            mark = None if found is None else change_mark(found, now_ns)
+            mark = None if found is None else change_mark_if_settled(found, now_ns)
             folder.files[place.name] = FileState(0, "", mark)
             if before is not None and before.blob:
                 yield PathChange(path, None)
             return
         blob = git_blob_id(data)
-        folder.files[place.name] = FileState(found.st_mode, blob, change_mark(found, now_ns))
+        folder.files[place.name] = FileState(found.st_mode, blob, change_mark_if_settled(found, now_ns))
         if before is None or not before.blob or before.mode != found.st_mode:
             self._layout = b""
         if before is None or (before.blob, before.mode) != (blob, found.st_mode):
@@ -258,7 +258,7 @@ class WorkspaceTree:
         return json.dumps({"usual": usual, "odd": odd, "empty": empty}, sort_keys=True).encode()
 
 
-def read_content(place: OpenDirEntry, status: os.stat_result, limit: int) -> bytes | None:
+def read_file_or_link_content(place: OpenDirEntry, status: os.stat_result, limit: int) -> bytes | None:
     """Return a file's bytes or a link's target; None if it is neither, or too large. Raises OSError."""
     if stat.S_ISLNK(status.st_mode):
         return os.fsencode(os.readlink(place.name, dir_fd=place.directory))
@@ -277,7 +277,7 @@ def read_content(place: OpenDirEntry, status: os.stat_result, limit: int) -> byt
         os.close(opened)
 
 
-def change_mark(status: os.stat_result, now_ns: int) -> tuple[int, int] | None:
+def change_mark_if_settled(status: os.stat_result, now_ns: int) -> tuple[int, int] | None:
     """Return change time and inode; None if a further change might leave them as they are."""
     return (
         (status.st_ctime_ns, status.st_ino) if _change_time_if_settled(status.st_ctime_ns, now_ns) else None

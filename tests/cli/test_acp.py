@@ -24,7 +24,7 @@ from patience import HANG_S
 from scripted import PNG
 from warm import Warm
 
-from interlock.cli.session.external_programs import diff_sides
+from interlock.cli.session.external_programs import texts_before_and_after_diff
 from interlock.engine.client import Client
 from interlock.state.messages import DataPart
 from interlock.tools.text_diff import unified_diff
@@ -73,7 +73,7 @@ def test_a_diff_that_is_cut_says_so_in_the_editor_and_in_the_difftool(editor: Op
     left = f"… {20_000 - shown} more lines of this diff aren't shown (+{20_000 - shown} −0).\n"
     assert rest["content"]["text"] == left and shown < 20_000
     assert here.leave() == 0
-    before, after = diff_sides(unified_diff("a.txt", None, args["content"].encode()), "")
+    before, after = texts_before_and_after_diff(unified_diff("a.txt", None, args["content"].encode()), "")
     assert before == left and after == diff["newText"] + left
 
 

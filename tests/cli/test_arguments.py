@@ -12,7 +12,7 @@ import yaml
 from commands import Run
 from folders import put
 
-from interlock.cli.catalog import COMMANDS, build_parser, find_command
+from interlock.cli.catalog import COMMANDS, build_parser, split_command_and_arguments
 from interlock.cli.commands import work
 from interlock.cli.flags import build_run_options
 from interlock.engine.options import Options
@@ -128,7 +128,7 @@ def test_the_prompt_may_stand_anywhere(typed: str, words: str) -> None:
 )
 def test_the_command_is_the_first_word_that_belongs_to_no_flag(typed: str, expected: str) -> None:
     command, *rest = shlex.split(expected)
-    assert find_command(shlex.split(typed)) == (command, rest)
+    assert split_command_and_arguments(shlex.split(typed)) == (command, rest)
 
 
 @pytest.mark.parametrize(("typed", "exit_code", "expected"), MISTAKES)

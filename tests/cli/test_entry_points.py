@@ -8,7 +8,7 @@ from commands import Run
 from folders import put
 from test_layout import MAY_IMPORT, ROOT
 
-from interlock.cli.catalog import COMMANDS, find_command
+from interlock.cli.catalog import COMMANDS, split_command_and_arguments
 from interlock.state.entry_points import find_entry_point, find_entry_points
 
 GROUPS = ("interlock.commands", "interlock.checks", "interlock.stores")
@@ -100,4 +100,7 @@ def test_another_package_replaces_no_command_and_a_broken_one_is_one_line(theirs
         "interlock: Entry point their_greetings:missing of interlock.commands, 'odd': AttributeError: "
     )
     assert broken.err.count("\n") == 1
-    assert find_command(["greets", "people", "well"]) == ("prompt", ["greets", "people", "well"])
+    assert split_command_and_arguments(["greets", "people", "well"]) == (
+        "prompt",
+        ["greets", "people", "well"],
+    )

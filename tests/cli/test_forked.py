@@ -12,7 +12,7 @@ import warm
 from fake_gemini.fake import FakeGemini
 from patience import until
 
-from interlock.cli.warm.fork_client import Child, Fork, Forker
+from interlock.cli.warm.fork_client import Child, Fork, ForkClient
 
 PROGRAM = """
 import os, sys, tempfile, time
@@ -32,17 +32,17 @@ if not sys.platform.startswith("linux"):
 
 
 @pytest.fixture
-def forker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[Forker]:
+def forker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[ForkClient]:
     (tmp_path / "program.py").write_text(PROGRAM)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     monkeypatch.setenv("GEMINI_API_KEY", SECRET)
-    made = Forker()
+    made = ForkClient()
     yield made
     made.stop_server()
 
 
-def started(forker: Forker, word: str) -> tuple[Child, int]:
+def started(forker: ForkClient, word: str) -> tuple[Child, int]:
     """The fork, and what it says."""
     told, stdout = os.pipe()
     with tempfile.TemporaryFile() as given:
@@ -60,7 +60,7 @@ def said(told: int) -> str:
 
 
 def test_a_fork_has_what_its_starter_gave_and_outlives_a_kill_of_what_forks_which_knows_nothing(
-    forker: Forker, tmp_path: Path
+    forker: ForkClient, tmp_path: Path
 ) -> None:
     words = f"bar {tmp_path} {tmp_path} {SECRET} True\n"
     child, told = started(forker, "now")

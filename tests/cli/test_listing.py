@@ -10,7 +10,13 @@ from typing import Any
 
 import pytest
 
-from interlock.engine.read import find_run, list_runs, list_steps, list_waiting_requests, root_node_path
+from interlock.engine.read import (
+    count_consecutive_root_nodes,
+    find_run,
+    list_runs,
+    list_steps,
+    list_waiting_requests,
+)
 from interlock.engine.read.calls import list_answered_requests, list_calls
 from interlock.engine.store import resolve_state_directory
 from interlock.services.process.identity import boot_id, current_process_identity, host_name
@@ -151,7 +157,7 @@ def test_steps_are_read_back_and_a_path_counts_repetitions(made: Maker, place: P
         made.execute(kind, seq, namespace, node)
         made.execute(row, seq, f"t{seq}", seq, f"[[{seq},0,2000]]")
     taken = list_steps(place, "aa11")
-    assert root_node_path(taken) == [("open", 1), ("turn", 2)]
+    assert count_consecutive_root_nodes(taken) == [("open", 1), ("turn", 2)]
     assert (taken[0].step, taken[0].keys, taken[0].route) == (1, ("head", "stop"), "ok")
 
 

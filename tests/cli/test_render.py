@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from interlock.cli.catalog import execute_command
-from interlock.cli.driving import _drive_in_view
+from interlock.cli.driving import _drive_and_show_outcome
 from interlock.cli.render.live_calls import format_progress
 from interlock.cli.render.output import Paint, sanitize_for_terminal, strip_terminal_codes
 from interlock.cli.render.pending_requests import pending_request_lines
@@ -283,7 +283,7 @@ def test_a_run_that_breaks_off_is_json_too(view: Any, capsys: pytest.CaptureFixt
         raise RunError("no luck")
 
     with pytest.raises(RunError):
-        _drive_in_view(fail, view, Client(OPTIONS))
+        _drive_and_show_outcome(fail, view, Client(OPTIONS))
     shown = json.loads(capsys.readouterr().out)
     assert shown["error"] == {"type": "run", "message": "no luck", "code": 1}
 
@@ -293,7 +293,7 @@ def test_a_reader_that_is_gone_does_not_change_the_exit_code(monkeypatch: pytest
     os.close(reader)
     with os.fdopen(writer, "w") as stdout:
         monkeypatch.setattr(sys, "stdout", stdout)
-        assert _drive_in_view(lambda _: WAITING, JsonView(), Client(OPTIONS)) == 75
+        assert _drive_and_show_outcome(lambda _: WAITING, JsonView(), Client(OPTIONS)) == 75
         stdout.flush()
 
 

@@ -150,7 +150,7 @@ def test_what_a_hook_runs_and_would_import_is_protected_like_the_hook(
     (tmp_path / ".venv/bin/python").symlink_to(sys.executable)
     protected = ProtectedPaths(places=dict.fromkeys(find_scripts(line, tmp_path), "hooks"))
     of = {
-        name: protected.protection_of(tmp_path / name, [tmp_path])
+        name: protected.find_path_protection(tmp_path / name, [tmp_path])
         for name in f"{kept} {free} src/new.py".split()
     }
     assert {name for name, found in of.items() if found} == {*kept.split()}

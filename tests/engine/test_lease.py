@@ -115,7 +115,7 @@ def nobody_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     async def watched(*_: object) -> None:
         pytest.fail("it waited for an owner that is gone")
 
-    monkeypatch.setattr("interlock.engine.driver.lease._wait_until_replaceable", watched)
+    monkeypatch.setattr("interlock.engine.driver.lease._wait_until_owner_replaceable", watched)
 
 
 @pytest.mark.parametrize("races", [4, pytest.param(40, marks=pytest.mark.sweep)])

@@ -10,7 +10,7 @@ import pytest
 
 from interlock.engine.store import Store, queries
 from interlock.engine.store.blobs import list_files_named_by_any_run
-from interlock.engine.store.model_calls import UsageLedger, sum_usage
+from interlock.engine.store.model_calls import UsageLedger, sum_usage_with_subtasks
 from interlock.engine.store.queue import enqueue_run
 from interlock.engine.store.runs import NewRun, insert_child_run, insert_run
 from interlock.engine.store.snapshots import SqlSnapshots
@@ -60,7 +60,9 @@ def test_runs_are_found_among_many_names(store: Store) -> None:
         (queries.RunFilter(rest_status="idle", also_ids=MANY), ["run7"]),
         (queries.RunFilter(only_ids=[]), []),
     ):
-        rows = queries.list_root_runs(store.home, wanted, "created", newest=True, limit=9, offset=0)
+        rows = queries.list_root_run_ids_by_time(
+            store.home, wanted, "created", newest=True, limit=9, offset=0
+        )
         assert [row[0] for row in rows] == found
         assert queries.count_root_runs(store.home, wanted) == len(found)
 
@@ -76,8 +78,8 @@ def test_a_budget_counts_many_runs(store: Store) -> None:
         usage = UsageLedger(conn, "run7", 1)
         with usage.transaction():
             usage.add_reservation("task", "", "model", 5)
-        assert [one.tokens for one in usage.list_reserved_calls(MANY)] == [5]
-        assert usage.list_answered_calls(MANY) == []
+        assert [one.tokens for one in usage.sum_reserved_calls_by_model(MANY)] == [5]
+        assert usage.sum_answered_calls_by_model(MANY) == []
 
 
 def test_a_task_has_many_subtasks_in_one_folder(store: Store) -> None:
@@ -85,7 +87,7 @@ def test_a_task_has_many_subtasks_in_one_folder(store: Store) -> None:
     begin(store, "top", repository=repository)
     begin_children(store, subtask_of="top")
     with closing(store.connect()) as conn:
-        assert sum_usage(conn, "top")["total_tokens"] == 0
+        assert sum_usage_with_subtasks(conn, "top")["total_tokens"] == 0
         if store.blobs:
             assert find_newest_snapshot(conn, "top") == ""
 
@@ -110,4 +112,4 @@ def test_many_runs_wait_for_a_worker(store: Store) -> None:
     with closing(store.connect()) as conn:
         with conn.transaction():
             enqueue_run(conn, "run7", "fast")
-        assert [queue for queue, _ in conn.jobs.list_unserved_runs(MANY, 60)] == ["fast"]
+        assert [queue for queue, _ in conn.jobs.list_waits_of_unserved_runs(MANY, 60)] == ["fast"]

@@ -26,7 +26,7 @@ from interlock.engine import Decision, Outcome, resume_sync, run_sync
 from interlock.engine.driver.decisions import record_decisions
 from interlock.engine.driver.drive import Drive
 from interlock.engine.read import find_run, list_waiting_requests
-from interlock.engine.rebuild import rebuild_rows_from_checkpoints
+from interlock.engine.rebuild import rebuild_run_status_from_checkpoints
 from interlock.engine.store import Store, select_rows
 from interlock.engine.store.retention import remove_run
 from interlock.graphs import PIPELINES, load_pipeline
@@ -272,7 +272,7 @@ def test_runs_of_an_earlier_version_are_gone_on_with(tmp_path: Path, store: Path
         assert ((work / "a.txt").read_text(), (work / "log").read_text()) == ("uno\ntwo\n", "first\nsecond\n")
     prompts = [m["content"] for m in done.output["history"] if m["role"] == "user"]
     assert prompts == ["Do it.", "And again.", "Once more."]
-    assert rebuild_rows_from_checkpoints(tmp_path / "home") == []
+    assert rebuild_run_status_from_checkpoints(tmp_path / "home") == []
 
 
 @pytest.mark.parametrize(
@@ -340,7 +340,7 @@ def test_a_run_whose_next_node_has_another_name_by_now_goes_on(tmp_path: Path, r
         "compress": lambda: outcome.output["status"] == "truncated",
     }
     assert (outcome.error, told[workflow]()) == (None, True)
-    assert rebuild_rows_from_checkpoints(tmp_path / "home") == []
+    assert rebuild_run_status_from_checkpoints(tmp_path / "home") == []
 
 
 def test_each_renamed_node_has_a_stored_run() -> None:

@@ -13,7 +13,7 @@ from folders import put
 from scripted import call, tools
 
 from interlock.engine import Options, Outcome
-from interlock.engine.store import open_reader, state_directory_for_store
+from interlock.engine.store import open_reader, prepare_state_directory_for_store
 from interlock.engine.store.connection import Connection
 
 RUN = "killtest"
@@ -72,7 +72,7 @@ class Scene:
     @property
     def home(self) -> Path:
         """Of the store: beside the scene, or on the server that KILL_STORE names."""
-        return state_directory_for_store(self.folder / "home", os.environ.get("KILL_STORE", ""))
+        return prepare_state_directory_for_store(self.folder / "home", os.environ.get("KILL_STORE", ""))
 
     @contextmanager
     def reading(self) -> Generator[Connection]:

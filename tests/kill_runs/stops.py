@@ -29,7 +29,7 @@ from scripted import tools
 
 from interlock.engine import Decision, Options, Outcome, resume_sync, run_sync
 from interlock.engine.driver.stop import Stop
-from interlock.engine.store import open_reader, state_directory_for_store
+from interlock.engine.store import open_reader, prepare_state_directory_for_store
 from interlock.services.models.script import ScriptProvider
 from interlock.services.process.processes import SupervisedProcesses
 from interlock.state.deps import Token
@@ -194,7 +194,7 @@ class Place:
         self.folder, self.scene, self.asked, self.stops = folder, scene, 0, 0
         shutil.rmtree(folder, ignore_errors=True)
         put(folder / "work" / "a.txt", "one\ntwo\nthree\n")
-        self.home = state_directory_for_store(folder / "home", stores.empty())
+        self.home = prepare_state_directory_for_store(folder / "home", stores.empty())
         put(folder / "script.json", scene.replies)
 
     @property

@@ -371,7 +371,7 @@ def stopped(text: str, limit: int = 0, thought: bool = False, loops: bool = True
     watch = StreamWatch([], [], limit, loops)
     made = ThoughtDelta if thought else TextDelta
     for at in range(0, len(text), 3):
-        if why := watch.watch_delta(made(text=text[at : at + 3])):
+        if why := watch.find_loop_in_delta(made(text=text[at : at + 3])):
             return at + 3, why
     return 0, ""
 

@@ -8,7 +8,7 @@ from interlock.nodes.summarize import (
     extract_exit_status_lines,
     extract_stack_traces,
     extract_warning_lines,
-    find_texts_missing_from,
+    find_missing_texts,
 )
 
 PYTHON = """\
@@ -91,8 +91,8 @@ def test_warnings_are_lines() -> None:
 
 
 def test_what_is_there_is_not_missing_however_indented() -> None:
-    assert find_texts_missing_from([PYTHON], "<error>\n" + textwrap.indent(PYTHON, "  ") + "\n</error>") == []
-    assert find_texts_missing_from([PYTHON], PYTHON.replace("ValueError: no", "ValueError: …")) == [PYTHON]
+    assert find_missing_texts([PYTHON], "<error>\n" + textwrap.indent(PYTHON, "  ") + "\n</error>") == []
+    assert find_missing_texts([PYTHON], PYTHON.replace("ValueError: no", "ValueError: …")) == [PYTHON]
 
 
 def test_how_the_command_ended() -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from interlock.prompts import load_prompt, parse_prompt, prompt_names, render_prompt
+from interlock.prompts import list_prompt_names, load_prompt, parse_prompt, render_prompt
 from interlock.state.errors import SetupError
 from interlock.state.mode import ALWAYS, GROUPS
 from interlock.tools.table import TOOLS
@@ -78,7 +78,7 @@ def test_a_prompt_that_is_not_shipped_is_an_error(name: str) -> None:
     assert "because of it" in render_prompt("run/call_cancelled", reason="because of it")
 
 
-@pytest.mark.parametrize("name", prompt_names())
+@pytest.mark.parametrize("name", list_prompt_names())
 def test_every_shipped_prompt_loads(name: str) -> None:
     prompt = load_prompt(name)
     assert prompt.purpose.endswith(".")
@@ -95,7 +95,7 @@ def test_prompts_name_no_tool_or_argument_that_is_not_there() -> None:
     known = (
         grouped | ALWAYS | set(TOOLS) | {field for tool in TOOLS.values() for field in tool.args.model_fields}
     )
-    for name in prompt_names():
+    for name in list_prompt_names():
         words = re.findall(r"`([a-z]+(?:_[a-z]+)+)`", load_prompt(name).user)
         assert set(words) <= known, name
 

@@ -14,7 +14,7 @@ from interlock.services.checks.compare import Comparison
 from interlock.services.checks.ignored_tests import store_ignored_tests
 from interlock.services.checks.mixed_files import InseparableError, restore_tests
 from interlock.services.checks.repair_files import RepairFiles
-from interlock.services.checks.test_table import CheckTable, has_run_no_tests, load_runners
+from interlock.services.checks.test_table import CheckTable, is_output_without_test_run, load_runners
 from interlock.services.checks.view import open_view, remove_leftover_views
 from interlock.services.files.workspace import FolderWorkspace
 from interlock.services.snapshots.snapshots import ShadowRepository, WorkspaceSnapshots
@@ -211,7 +211,7 @@ def test_what_cant_be_told_apart_is_said(path: str, old: str, new: str) -> None:
     ],
 )
 def test_no_tests_ran_is_told_from_a_pass(line: str, output: str, none: bool) -> None:
-    assert has_run_no_tests(CheckTable(line), output) == none
+    assert is_output_without_test_run(CheckTable(line), output) == none
 
 
 def _run(root: Path, prefix: list[str], line: str) -> str:

@@ -22,7 +22,7 @@ KEY = CallKey(message="m1", index=0)
 
 def write_atomically(path: Path, data: bytes) -> None:
     there = next(d for d in path.parents if d.exists())
-    with HeldDirectory(there).open_place(path, make=True) as place:
+    with HeldDirectory(there).open_parent_directory(path, make=True) as place:
         write_at(place, data, KEY)
 
 
@@ -55,7 +55,7 @@ def test_a_file_is_replaced_whole_keeps_its_mode_and_nothing_is_left(tmp_path: P
     assert (names(tmp_path), (tmp_path / "victim").read_bytes()) == (["a", "victim"], b"keep")
     scratch.write_bytes(b"half")
     for _ in range(2):
-        with HeldDirectory(path.parent).open_place(path) as place:
+        with HeldDirectory(path.parent).open_parent_directory(path) as place:
             remove_temporary_file(place, KEY)
     assert names(tmp_path) == ["a", "victim"]
 

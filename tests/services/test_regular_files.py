@@ -16,7 +16,7 @@ from interlock.services.context.workspace_context import (
     read_system_prompt_replacement,
 )
 from interlock.services.files.disk import read_file
-from interlock.services.files.protected import paths_in_git_config
+from interlock.services.files.protected import iterate_git_hook_and_include_paths
 from interlock.services.policy.modes import load_modes
 from interlock.state.errors import ConfigError
 
@@ -97,4 +97,4 @@ def test_settings_nested_too_deeply_are_not_changed_and_told_in_a_line(tmp_path:
 def test_includes_of_git_that_multiply_are_each_read_once(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("[include]\n" + "path = b\n" * 30)
     (tmp_path / "b").write_text("[include]\n" + "path = a\n" * 30)
-    assert len(list(islice(paths_in_git_config(tmp_path / "a", tmp_path), 10_000))) == 60
+    assert len(list(islice(iterate_git_hook_and_include_paths(tmp_path / "a", tmp_path), 10_000))) == 60

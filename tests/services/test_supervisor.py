@@ -19,7 +19,7 @@ from patience import HANG_S, until
 from sandboxes import needs_sandbox
 
 from interlock.services.process import supervisor
-from interlock.services.process.supervisor import describe_possible_escapes, describe_process_limit
+from interlock.services.process.supervisor import describe_possible_process_escapes, describe_process_limit
 from interlock.services.process.supervisor_client import PROGRAM
 
 DRIVER = Path(__file__).with_name("kill_driver.py")
@@ -209,12 +209,12 @@ assert supervisor._become_subreaper()
 pid = os.posix_spawnp("bash", ["bash", "-c", "setsid sleep 1000 & exit 0"], os.environ, setpgroup=0)
 reaper = supervisor.Reaper(pid, contained=True)
 while reaper.ended is None or pid in supervisor._find_descendants(os.getpid()).values():
-    reaper.reap_ended()
+    reaper.reap_ended_children()
     time.sleep(0.01)
 sent, kill, killpg = [], os.kill, os.killpg
 os.kill = lambda whom, number: (sent.append(abs(whom)), kill(whom, number))
 os.killpg = lambda whom, number: (sent.append(whom), killpg(whom, number))
-reaper.signal_group(signal.SIGTERM)
+reaper.signal_command_group(signal.SIGTERM)
 reaper.kill_all_children()
 print(reaper.empty, len(sent) > 0, pid in sent)
 """
@@ -226,9 +226,9 @@ def test_the_number_of_a_command_that_was_collected_is_sent_nothing() -> None:
 
 
 def test_only_other_systems_say_what_can_escape(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert describe_possible_escapes() is None
+    assert describe_possible_process_escapes() is None
     monkeypatch.setattr(supervisor, "LINUX", False)
-    assert "process group" in (describe_possible_escapes() or "")
+    assert "process group" in (describe_possible_process_escapes() or "")
 
 
 ASKED_FOR = os.environ.get("INTERLOCK_FORK_BOMB")  # a test finds none of these variables

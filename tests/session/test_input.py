@@ -121,14 +121,14 @@ def test_every_name_with_the_letters_in_their_order_is_found(names: list[str], t
 def test_a_paste_of_5000_lines_is_one_mark_and_is_sent_whole() -> None:
     pastes = Pastes()
     text = "\r\n".join(f"line {n}" for n in range(5_000))
-    mark = pastes.fold_paste(text)
+    mark = pastes.fold_long_paste(text)
     assert mark == "[pasted 5,000 lines #1]"
-    assert pastes.expand_marks(f"why? {mark}!") == f"why? {text.replace(chr(13), '')}!"
-    assert pastes.fold_paste("x" * 2_000) == "[pasted 2,000 characters #2]"
-    assert pastes.fold_paste("a\r\nb") == "a\nb"
-    assert pastes.expand_marks("[pasted 7 lines #9]") == "[pasted 7 lines #9]"
-    assert pastes.trailing_mark(f"why? {mark}") == mark
-    assert pastes.trailing_mark(f"why? {mark} ") == ""
+    assert pastes.expand_paste_marks(f"why? {mark}!") == f"why? {text.replace(chr(13), '')}!"
+    assert pastes.fold_long_paste("x" * 2_000) == "[pasted 2,000 characters #2]"
+    assert pastes.fold_long_paste("a\r\nb") == "a\nb"
+    assert pastes.expand_paste_marks("[pasted 7 lines #9]") == "[pasted 7 lines #9]"
+    assert pastes.trailing_paste_mark(f"why? {mark}") == mark
+    assert pastes.trailing_paste_mark(f"why? {mark} ") == ""
 
 
 def history(home: Path, workspace: str = "/w") -> InputHistory:
@@ -159,12 +159,12 @@ def test_a_paste_comes_back_folded_and_whole_and_a_huge_one_isnt_kept(tmp_path: 
     pastes = Pastes()
     kept = InputHistory(tmp_path, Path("/w"), pastes, str)
     text = "\n".join(map(str, range(50)))
-    kept.append_string(f"{pastes.fold_paste('z' * 3000)} {pastes.fold_paste(text)}")
-    kept.append_string(pastes.fold_paste("y" * 200_000))
+    kept.append_string(f"{pastes.fold_long_paste('z' * 3000)} {pastes.fold_long_paste(text)}")
+    kept.append_string(pastes.fold_long_paste("y" * 200_000))
     again = Pastes()
     (entry,) = InputHistory(tmp_path, Path("/w"), again, str).load_history_strings()
     assert entry == "[pasted 3,000 characters #1] [pasted 50 lines #2]"
-    assert again.expand_marks(entry) == f"{'z' * 3000} {text}"
+    assert again.expand_paste_marks(entry) == f"{'z' * 3000} {text}"
 
 
 def test_a_file_that_grew_too_large_keeps_its_newest_entries(

@@ -15,7 +15,7 @@ from rich.cells import cell_len
 
 from interlock.cli.session.picker import Picker, Row
 from interlock.cli.session.status import StatusValues, status_line
-from interlock.engine.client.folder_contents import read_git_branch
+from interlock.engine.client.folder_contents import read_git_branch_or_commit
 
 ROWS = [Row(f"run {n}", f"number {n}", n) for n in range(200)] + [Row("日本語の実行", "x" * 80, "wide")]
 
@@ -121,7 +121,7 @@ def test_the_branch_is_read_from_a_repository_a_worktree_and_nowhere(
     import subprocess
 
     root = tmp_path_factory.mktemp("repository")
-    assert read_git_branch(root) == ""
+    assert read_git_branch_or_commit(root) == ""
     for command in (
         "init -qb feature/x",
         "commit -qm first --allow-empty",
@@ -133,7 +133,7 @@ def test_the_branch_is_read_from_a_repository_a_worktree_and_nowhere(
             check=True,
         )
     (root / "below").mkdir()
-    assert read_git_branch(root / "below") == "feature/x"
-    assert read_git_branch(root.parent / "second") == "second"
+    assert read_git_branch_or_commit(root / "below") == "feature/x"
+    assert read_git_branch_or_commit(root.parent / "second") == "second"
     subprocess.run(["git", "checkout", "-q", "--detach"], cwd=root, check=True)
-    assert len(read_git_branch(root)) == 8
+    assert len(read_git_branch_or_commit(root)) == 8

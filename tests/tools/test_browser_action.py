@@ -28,7 +28,7 @@ from interlock.services.policy.policy import RulePolicy
 from interlock.services.policy.workspace_rules import WorkspaceRules
 from interlock.services.process.processes import SupervisedProcesses
 from interlock.services.toolset import BuiltinToolset
-from interlock.state.calls import CallView, ToolError, ToolResult, result_of_tool_error
+from interlock.state.calls import CallView, ToolError, ToolResult, tool_error_result
 from interlock.state.settings import Settings
 from interlock.state.tooling import ToolContext
 from interlock.tools.browser.action import (
@@ -92,7 +92,7 @@ def browse(context: ToolContext, story: Callable[[Act], Awaitable[None]]) -> Non
         try:
             return await run_browser_action(BrowserActionArgs(**args), held)
         except ToolError as error:
-            return result_of_tool_error(error)
+            return tool_error_result(error)
 
     processes = SupervisedProcesses(outputs=context.outputs, env={"PATH": os.environ["PATH"]})
     held = replace(context, processes=processes, reach="any")  # as if nothing were asked

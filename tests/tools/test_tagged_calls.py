@@ -41,7 +41,7 @@ def read(
 ) -> tuple[str, str, list[TaggedCall], str]:
     """The text shown while streaming, the final text, the calls and their problem."""
     parser = TagParser(TOOLS, offered)
-    shown = "".join([*map(parser.feed, pieces), parser.close(cut=cut)])
+    shown = "".join([*map(parser.feed, pieces), parser.close(truncated=cut)])
     return shown, parser.text, parser.calls, parser.problem
 
 

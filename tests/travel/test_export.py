@@ -73,14 +73,14 @@ def _luminance(colour: str) -> float:
 
 
 def test_a_diff_in_the_page_marks_the_words_that_changed_and_no_name_of_a_file() -> None:
-    from interlock.cli.render.export import _diff_to_html
+    from interlock.cli.render.export import _diff_or_text_to_html
 
-    shown = _diff_to_html("--- a/x.py\n+++ b/x.py\n@@ -1 +1 @@\n-return a - b\n+return a + b\n")
+    shown = _diff_or_text_to_html("--- a/x.py\n+++ b/x.py\n@@ -1 +1 @@\n-return a - b\n+return a + b\n")
     assert '<span class="">--- a/x.py</span><span class="">+++ b/x.py</span>' in shown
     assert '<span class="del">-return a <b>-</b> b</span>' in shown
     assert '<span class="add">+return a <b>+</b> b</span>' in shown
     assert (
-        _diff_to_html("+ a\n\n<b>")
+        _diff_or_text_to_html("+ a\n\n<b>")
         == '<pre class="diff">'
         + "".join(f'<span class="">{line}</span>' for line in ("+ a", "&nbsp;", "&lt;b&gt;"))
         + "</pre>"

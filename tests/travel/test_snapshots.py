@@ -20,7 +20,7 @@ from interlock.engine import run_sync
 from interlock.engine.store.snapshots import SqlSnapshots
 from interlock.services.files.workspace import FolderWorkspace
 from interlock.services.snapshots import snapshots as shadow
-from interlock.services.snapshots.restore import apply_restore, plan_restore, run_restore
+from interlock.services.snapshots.restore import apply_restore, plan_restore, run_restore_in_subprocess
 from interlock.services.snapshots.snapshots import SnapshotError, WorkspaceSnapshots
 from interlock.services.snapshots.workspace_tree import TooManyFilesError
 from interlock.state.events import SAVING
@@ -40,7 +40,7 @@ def made(folder: Path, **settings: float) -> WorkspaceSnapshots:
 def back_to(shots: WorkspaceSnapshots, folder: Path, commit: str) -> None:
     """Restore a snapshot in place."""
     now, then = (shots.repository.read_contents(c) for c in (shots.take_snapshot(REF), commit))
-    run_restore(plan_restore(now, then, folder / "work", shots.repository.folder))
+    run_restore_in_subprocess(plan_restore(now, then, folder / "work", shots.repository.folder))
 
 
 def test_the_program_that_restores_imports_no_models_of_data(tmp_path: Path) -> None:

@@ -85,7 +85,7 @@ def find_chromium(configured: str) -> str:
 async def run_browser_action(args: BrowserActionArgs, context: ToolContext) -> ToolResult:
     if args.action == "launch":
         return await _launch_page(args, context)
-    output = _running_browser_output_file(context)
+    output = _find_running_browser_output_file(context)
     if output is None:
         raise ToolError("no_browser", "No browser is open; begin with the action launch.")
     answer = await _send_request(await _wait_for_socket(context, output), _to_browser_request(args))
@@ -118,7 +118,7 @@ async def _launch_page(args: BrowserActionArgs, context: ToolContext) -> ToolRes
     pid = await _ensure_browser_started(context)
     try:
         answer = await _send_request(
-            await _wait_for_socket(context, _running_browser_output_file(context) or ""), asked
+            await _wait_for_socket(context, _find_running_browser_output_file(context) or ""), asked
         )
     except ToolError as error:
         if error.kind != "no_browser":
@@ -126,13 +126,13 @@ async def _launch_page(args: BrowserActionArgs, context: ToolContext) -> ToolRes
         await _wait_until_browser_ended(context)  # it was ending, which is reported a moment later
         pid = await _ensure_browser_started(context)
         answer = await _send_request(
-            await _wait_for_socket(context, _running_browser_output_file(context) or ""), asked
+            await _wait_for_socket(context, _find_running_browser_output_file(context) or ""), asked
         )
     result = _to_tool_result(answer)
     return result.model_copy(update={"meta": {**result.meta, "pid": pid}})
 
 
-def _running_browser_output_file(context: ToolContext) -> str | None:
+def _find_running_browser_output_file(context: ToolContext) -> str | None:
     """Return the output file of this run's browser program; None: not running."""
     mine = [
         one
@@ -162,7 +162,7 @@ async def _ensure_browser_started(context: ToolContext) -> int:
 
 async def _wait_until_browser_ended(context: ToolContext) -> None:
     for _ in range(_END_S * 20):
-        if _running_browser_output_file(context) is None:
+        if _find_running_browser_output_file(context) is None:
             return
         await asyncio.sleep(0.05)
 
@@ -176,7 +176,7 @@ async def _wait_for_socket(context: ToolContext, output_file: str) -> str:
             if "socket" in found:
                 return found["socket"]
             raise ToolError("not_started", _explain_start_error(found.get("error", "")))
-        if _running_browser_output_file(context) != output_file:
+        if _find_running_browser_output_file(context) != output_file:
             break
         await asyncio.sleep(0.05)
     raise ToolError("not_started", "The browser did not start.")

@@ -168,13 +168,13 @@ class BrowserSession:
         page.on("console", self._log_console_message)
         page.on("pageerror", self._log_page_error)
         page.on("websocket", self._admit_requested_host)
-        page.on("close", self._return_to_last_page)
+        page.on("close", self._replace_closed_page)
 
     def _admit_requested_host(self, request: Any) -> None:
         """Note the host of a request or a web socket."""
         self._proxy.requested_hosts.add((urlsplit(str(request.url)).hostname or "").lower())
 
-    def _return_to_last_page(self, page: Any) -> None:
+    def _replace_closed_page(self, page: Any) -> None:
         """Make the last page that is left the current one."""
         if self._page is page:
             self._page = self._context.pages[-1] if self._context.pages else None

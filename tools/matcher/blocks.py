@@ -179,7 +179,7 @@ def locate_block(
     found = _find_block(text, block, line, work, allow_fuzzy=False)
     if found is None and (plain := strip_line_numbers(block)):
         found = _find_block(text, plain, to_current_line(plain.line), work, allow_fuzzy=False)
-        if isinstance(found, Match) and _is_at_numbered_line(text, plain, found, to_current_line):
+        if isinstance(found, Match) and _is_near_numbered_line(text, plain, found, to_current_line):
             return PlacedBlock(plain, PlacedEdit(found.strategy, found.spans))
         found = None
     found = found or _find_block(text, block, line, work)
@@ -202,7 +202,7 @@ def is_ambiguous_block(text: str, block: Block, work: WorkBudget) -> bool:
     return isinstance(_find_block(text, block, 0, work), Miscount)
 
 
-def _is_at_numbered_line(
+def _is_near_numbered_line(
     text: str, block: Block, found: Match, to_current_line: Callable[[int], int]
 ) -> bool:
     """Return whether the block is where its line numbers say; always true without numbers."""

@@ -123,7 +123,7 @@ def edit_strings_problem(old: str, new: str) -> EditProblem | None:
     return None
 
 
-def create_existing_file_problem(display_path: str, file: TextFile) -> EditProblem:
+def file_already_exists_problem(display_path: str, file: TextFile) -> EditProblem:
     """Return why an empty old_string doesn't work for a file that exists."""
     if not file.text:
         text = (
@@ -198,13 +198,13 @@ def locate_corrected_edit(
         else:
             found = find_exact_match(text, one, other, expected, whole_lines=whole_lines)
         if isinstance(found, Match) and (
-            correction.approximate or _is_at_word_boundaries(text, found.spans, old)
+            correction.approximate or _has_word_boundaries_at_trimmed_sides(text, found.spans, old)
         ):
             return PlacedEdit(found.strategy, found.spans, correction=correction.name)
     return None
 
 
-def _is_at_word_boundaries(text: str, spans: tuple[Span, ...], old: str) -> bool:
+def _has_word_boundaries_at_trimmed_sides(text: str, spans: tuple[Span, ...], old: str) -> bool:
     """Whether no word goes on where `old` has blanks: `    get()` is no part of `budget()` or `a.get()`."""
     begins = not old[:1].isspace() or not any(_COMES.match(text[s.start - 1 : s.start]) for s in spans)
     return begins and (not old[-1:].isspace() or not any(_GOES_ON.match(text, s.end) for s in spans))
@@ -225,13 +225,13 @@ def apply_spans(file: TextFile, spans: tuple[Span, ...]) -> str:
     text = file.text
     crlf = file.raw.count("\r\n")
     if 0 < crlf < file.raw.count("\n"):  # mixed line endings: unchanged lines keep theirs
-        spans = tuple(small for span in spans for small in _split_into_changes(text, span))
+        spans = tuple(small for span in spans for small in _split_span_into_changed_lines(text, span))
     return restore_final_newline(
         file, file.replace_spans([(span.start, span.end, span.new) for span in spans])
     )
 
 
-def _split_into_changes(text: str, span: Span) -> list[Span]:
+def _split_span_into_changed_lines(text: str, span: Span) -> list[Span]:
     old = text[span.start : span.end].splitlines(keepends=True)
     new = span.new.splitlines(keepends=True)
     at = [span.start]
@@ -289,7 +289,7 @@ def _has_same_escaped_quotes(old: str, new: str) -> bool:
     return not set(_QUOTED.findall(old)) & set(_UNESCAPED_QUOTE.findall(new))
 
 
-def _unescape_everything(text: str) -> str:
+def _unescape_backslash_sequences(text: str) -> str:
     """Unescape any run of backslashes (gemini-cli's rule)."""
     return _ESCAPED.sub(lambda found: _SIGN.get(found[1], found[1]), text)
 
@@ -332,7 +332,9 @@ class Correction(NamedTuple):
 CORRECTIONS = (
     Correction("unescape as JSON does", _unescape_json_string, _is_json_string_body, _is_escaping_ambiguous),
     Correction("unescape quotes", _unescape_quotes, _has_same_escaped_quotes),
-    Correction("unescape everything", _unescape_everything, _is_one_line, _has_escaped_newline_in_quotes),
+    Correction(
+        "unescape everything", _unescape_backslash_sequences, _is_one_line, _has_escaped_newline_in_quotes
+    ),
     Correction("unescape HTML", _unescape_html_entities),
     Correction("trim", str.strip, approximate=False),
 )
@@ -359,7 +361,7 @@ def describe_nearest_text(text: str, old: str, new: str, work: WorkBudget) -> st
         return f"What it would put there stands at {where} already: the edit may have been made."
     wanted = split_lines(old)
     lines = split_lines(text)
-    found = _find_ignoring_whitespace(lines, wanted) or _find_most_similar_line(lines, wanted)
+    found = _find_lines_ignoring_whitespace(lines, wanted) or _find_most_similar_line(lines, wanted)
     if found is None:
         return "Nothing in it is similar; read the file again."
     start, why = found
@@ -372,7 +374,7 @@ def describe_nearest_text(text: str, old: str, new: str, work: WorkBudget) -> st
 def excerpt_around_similar_lines(text: str, old: str, max_chars: int) -> str:
     """Return about `max_chars` characters of a long text, in whole lines, around those most similar to `old`."""
     lines = split_lines(text)
-    found = _find_ignoring_whitespace(lines, split_lines(old)) or _find_most_similar_line(
+    found = _find_lines_ignoring_whitespace(lines, split_lines(old)) or _find_most_similar_line(
         lines, split_lines(old)
     )
     first = last = found[0] if found else 0
@@ -388,7 +390,7 @@ def excerpt_around_similar_lines(text: str, old: str, max_chars: int) -> str:
     return f"[lines {first + 1} to {last + 1} of {len(lines)}]\n{shown[: 2 * max_chars]}"
 
 
-def _find_ignoring_whitespace(lines: list[str], wanted: list[str]) -> tuple[int, str] | None:
+def _find_lines_ignoring_whitespace(lines: list[str], wanted: list[str]) -> tuple[int, str] | None:
     bare = [line.strip() for line in wanted]
     if not any(bare):
         return None

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
-from interlock.tools.matcher.windows import Window, line_indent, next_paired_numbers
+from interlock.tools.matcher.windows import Window, line_indent, next_paired_line_numbers
 from interlock.tools.text_diff import Comparison
 
 _PIECE = re.compile(r"\w+|\n[^\S\n]*|[^\S\n]+|[^\w\s]")
@@ -51,20 +51,20 @@ class Indenter:
         if mine.startswith(model):
             return file + self._convert_indent_characters(mine[len(model) :]) + bare
         if model.startswith(mine):
-            return _shorten_by_length_of(file, self._convert_indent_characters(model[len(mine) :])) + bare
+            return _trim_end_by_length(file, self._convert_indent_characters(model[len(mine) :])) + bare
         return line
 
-    def _nearest_indents(self, indent: str, at: int) -> tuple[str, str]:
+    def _nearest_indents(self, indent: str, line_number: int) -> tuple[str, str]:
         """Return the indentations of the pair nearest to the line, among those most similar in indentation."""
-        if indent not in self._similar_pairs_cache:
+        if indent not in self._cache_of_similar_pairs:
             best = max(_rank_indent_similarity(model, indent) for model in self._pairs_by_model_indent)
             likest = [m for m in self._pairs_by_model_indent if _rank_indent_similarity(m, indent) == best]
-            self._similar_pairs_cache[indent] = sorted(
+            self._cache_of_similar_pairs[indent] = sorted(
                 (p for m in likest for p in self._pairs_by_model_indent[m]), key=lambda p: p.at
             )
-        pairs = self._similar_pairs_cache[indent]
-        number = bisect_left(pairs, at, key=lambda pair: pair.at)
-        pair = min(pairs[max(0, number - 1) : number + 1], key=lambda pair: abs(pair.at - at))
+        pairs = self._cache_of_similar_pairs[indent]
+        number = bisect_left(pairs, line_number, key=lambda pair: pair.at)
+        pair = min(pairs[max(0, number - 1) : number + 1], key=lambda pair: abs(pair.at - line_number))
         return pair.model, pair.file
 
     @cached_property
@@ -75,7 +75,7 @@ class Indenter:
         return found
 
     @cached_property
-    def _similar_pairs_cache(self) -> dict[str, list[IndentPair]]:
+    def _cache_of_similar_pairs(self) -> dict[str, list[IndentPair]]:
         return {}
 
     @cached_property
@@ -113,7 +113,7 @@ def _rank_indent_similarity(known: str, wanted: str) -> tuple[int, int]:
     return (1, -len(known)) if known.startswith(wanted) else (0, 0)
 
 
-def _shorten_by_length_of(text: str, other: str) -> str:
+def _trim_end_by_length(text: str, other: str) -> str:
     return text[: max(0, len(text) - len(other))]
 
 
@@ -128,10 +128,10 @@ def make_indenter(
     )
     if all(pair.model == pair.file for pair in known):
         return Indenter((), as_in_file=True)
-    return _indenter_by_first_line(known, new) or _indenter_by_shared_lines(known, base, new)
+    return _make_indenter_from_first_line(known, new) or _make_indenter_from_shared_lines(known, base, new)
 
 
-def _indenter_by_shared_lines(
+def _make_indenter_from_shared_lines(
     known: tuple[IndentPair, ...], base: Sequence[str], new: Sequence[str]
 ) -> Indenter:
     """Return an indenter: lines shared by `old` and `new` tell whether both are indented alike, or `new` like the
@@ -150,7 +150,7 @@ def _indenter_by_shared_lines(
     return Indenter(known, as_in_file=as_file > as_model or unlike)
 
 
-def _indenter_by_first_line(known: tuple[IndentPair, ...], new: Sequence[str]) -> Indenter | None:
+def _make_indenter_from_first_line(known: tuple[IndentPair, ...], new: Sequence[str]) -> Indenter | None:
     """Return an indenter that takes the first lines of `old` and `new` as equally deep (gemini-cli's rule), else None.
 
     Only decides if the new text starts at a depth that neither `old` nor the file has there.
@@ -253,26 +253,27 @@ class _LineMerge:
         base = [line.rstrip() for line in self.base]
         if indenter.as_in_file:
             base = [
-                self._file_indent_at(at) + line.lstrip(" \t") if line else "" for at, line in enumerate(base)
+                self._file_indent_of_base_line(at) + line.lstrip(" \t") if line else ""
+                for at, line in enumerate(base)
             ]
         theirs = [line.rstrip() for line in self.theirs]
         return Comparison(base, theirs).get_opcodes()
 
-    def _file_indent_at(self, at: int) -> str:
-        number = self.pairs[at]
-        return line_indent(self.base[at] if number is None else self.ours[number])
+    def _file_indent_of_base_line(self, line_number: int) -> str:
+        number = self.pairs[line_number]
+        return line_indent(self.base[line_number] if number is None else self.ours[number])
 
     def _matching_range(self, i1: int, i2: int, done: int) -> tuple[int, int]:
         """Return the lines of `ours` that correspond to lines `i1` to `i2` of `base`."""
         numbers = [n for n in self.pairs[i1:i2] if n is not None]
         if numbers:
             return numbers[0], numbers[-1] + 1
-        after = self._next_paired_numbers[i2]
+        after = self._next_paired_line_numbers[i2]
         return (after, after) if i1 == i2 else (done, done)
 
     @cached_property
-    def _next_paired_numbers(self) -> list[int]:
-        return next_paired_numbers(self.pairs, len(self.ours))
+    def _next_paired_line_numbers(self) -> list[int]:
+        return next_paired_line_numbers(self.pairs, len(self.ours))
 
     def _insert_among_blank_lines(self, gap: list[str], new: list[str], following: int) -> list[str]:
         """Return inserted lines among blank lines that the file has and `old` lacks: next to the line before, or to
@@ -297,7 +298,7 @@ class _LineMerge:
         base = [
             line
             if indenter.as_in_file and self.pairs[i1 + n] is None
-            else self._file_indent_at(i1 + n) + line.lstrip(" \t")
+            else self._file_indent_of_base_line(i1 + n) + line.lstrip(" \t")
             for n, line in enumerate(self.base[i1:i2])
         ]
         if (
@@ -374,12 +375,12 @@ def fold_typography(text: str) -> str:
     return text
 
 
-def normalize_unicode_like(text: str, piece: str) -> str:
-    """`piece` normalised (NFC or NFD) like `text`, if `text` is consistently one of them."""
+def normalize_unicode_like(reference: str, piece: str) -> str:
+    """`piece` normalised (NFC or NFD) like `reference`, if `reference` is consistently one of them."""
     if piece.isascii():
         return piece
     for form in ("NFC", "NFD"):
-        if unicodedata.is_normalized(form, text):
+        if unicodedata.is_normalized(form, reference):
             return unicodedata.normalize(form, piece)
     return piece
 

@@ -212,7 +212,7 @@ def _find_equal_line_windows(
             )
         after = number + len(keys)
         stop = starts[after] - 1 if after < len(starts) else len(text)
-        return Window(starts[number], _end_with_line_break(text, stop, include_final_break), same)
+        return Window(starts[number], _window_end_offset(text, stop, include_final_break), same)
 
     from_top, from_end, near = (
         _line_numbers_at_offsets(lines, offsets) for offsets in (at.from_top, at.from_end, at.near)
@@ -294,12 +294,12 @@ def build_window_ignoring_blank_lines(
         number += text.count("\n", done, place)
         pairs[index], done = number, place
     _pair_blank_lines(pairs, text.count("\n", start, end) + 1)
-    return Window(start, _end_with_line_break(text, end, include_final_break), tuple(pairs))
+    return Window(start, _window_end_offset(text, end, include_final_break), tuple(pairs))
 
 
 def _pair_blank_lines(pairs: list[int | None], count: int) -> None:
     """Pair blank lines of both sides, from the top of each gap."""
-    limits = next_paired_numbers(pairs, count)
+    limits = next_paired_line_numbers(pairs, count)
     after = -1
     for index, number in enumerate(pairs):
         if number is not None:
@@ -309,9 +309,9 @@ def _pair_blank_lines(pairs: list[int | None], count: int) -> None:
             pairs[index] = after
 
 
-def next_paired_numbers(pairs: Sequence[int | None], last: int) -> list[int]:
-    """Return for each position the next number at or after it, `last` if none; one entry longer than `pairs`."""
-    found = [last]
+def next_paired_line_numbers(pairs: Sequence[int | None], default: int) -> list[int]:
+    """Return for each position the next number at or after it, `default` if none; one entry longer than `pairs`."""
+    found = [default]
     for number in reversed(pairs):
         found.append(found[-1] if number is None else number)
     return found[::-1]
@@ -342,7 +342,7 @@ def _line_end_offset(text: str, start: int) -> int:
     return len(text) if stop < 0 else stop
 
 
-def _end_with_line_break(text: str, stop: int, include_final_break: bool) -> int:
+def _window_end_offset(text: str, stop: int, include_final_break: bool) -> int:
     return min(stop + 1, len(text)) if include_final_break else stop
 
 
@@ -353,7 +353,7 @@ def find_token_windows(text: str, old: str, work: WorkBudget) -> Windows:
     if not _LEAST_TOKENS <= len(tokens) <= _MOST_TOKENS or max(tokens, key=len) not in text:
         return Windows((), (), ())
     begin, whole = (
-        re.compile(r"^[^\S\n]*+" + "".join(_token_patterns(some)) + end, re.MULTILINE)
+        re.compile(r"^[^\S\n]*+" + "".join(_token_regex_parts(some)) + end, re.MULTILINE)
         for some, end in (
             (tokens[:_FIRST_TOKENS], ""),
             (tokens, _LINE_END if _has_final_line_break(old) else ""),
@@ -374,7 +374,7 @@ def _has_final_line_break(old: str) -> bool:
     return "\n" in old[len(old.rstrip()) :]
 
 
-def _token_patterns(tokens: list[str]) -> Iterator[str]:
+def _token_regex_parts(tokens: list[str]) -> Iterator[str]:
     """Yield escaped tokens with whitespace between, so that the regex can't backtrack."""
     before = ""
     for token in tokens:

@@ -22,7 +22,12 @@ from typing import NamedTuple
 from interlock.state.calls import ToolError
 from interlock.state.tooling import ProcessEnd, ToolContext
 from interlock.state.workspace import PathRefused, Workspace
-from interlock.tools.workspace_files import LARGEST, open_directory, open_regular_file, resolve_allowed_file
+from interlock.tools.workspace_files import (
+    LARGEST,
+    open_directory,
+    open_regular_file,
+    resolve_file_if_allowed,
+)
 
 LINE_CHARS = 2000
 """Characters shown to a model per line (gemini-cli: 2,000)."""
@@ -156,16 +161,18 @@ class Grep:
             )
         self._program = program
 
-    async def find_lines(self, search: Search, exclude: str | None) -> tuple[list[Line], bool]:
+    async def find_lines(self, search: Search, excluded_line_pattern: str | None) -> tuple[list[Line], bool]:
         """Return ripgrep's findings, sorted by path and number, and whether it was stopped early, as there are more.
 
-        Lines matching `exclude` aren't matches. They aren't verified: `keep_showable_lines` decides which lines of a
-        file may be shown.
+        Lines matching `excluded_line_pattern` aren't matches. They aren't verified: `keep_showable_lines` decides
+        which lines of a file may be shown.
         """
-        ended = await self._run_ripgrep(ripgrep_argv(self._program, self._add_ignore_files(search)), search)
+        ended = await self._run_ripgrep(
+            ripgrep_argv(self._program, self._apply_ignore_settings(search)), search
+        )
         lines = await asyncio.to_thread(lambda: list(parse_ripgrep_lines(ended.output)))
-        if exclude:
-            lines = await self._unmark_excluded_matches(lines, search, exclude)
+        if excluded_line_pattern:
+            lines = await self._unmark_excluded_matches(lines, search, excluded_line_pattern)
         return lines, len(ended.output.encode()) >= OUTPUT_BYTES
 
     def keep_showable_lines(self, path: Path, rows: Sequence[Line], search: Search) -> list[Line]:
@@ -179,9 +186,11 @@ class Grep:
             )
         )
 
-    async def _unmark_excluded_matches(self, lines: list[Line], search: Search, exclude: str) -> list[Line]:
+    async def _unmark_excluded_matches(
+        self, lines: list[Line], search: Search, excluded_line_pattern: str
+    ) -> list[Line]:
         text = "".join(f"{line.text}\n" for line in lines)
-        argv = matching_line_numbers_argv(self._program, search, exclude)
+        argv = matching_line_numbers_argv(self._program, search, excluded_line_pattern)
         ended = await self._run_ripgrep(argv, search, text.encode("utf-8", "replace"))
         numbers = {
             int(row.partition(":")[0]) for row in ended.output.splitlines() if row.partition(":")[0].isdigit()
@@ -212,7 +221,7 @@ class Grep:
             raise ToolError("invalid_pattern", f"{why} Set fixed_strings to search for the text itself.")
         return ended
 
-    def _add_ignore_files(self, search: Search) -> Search:
+    def _apply_ignore_settings(self, search: Search) -> Search:
         """Return a search that skips ignored files, unless the user's files re-include git-ignored ones: then we
         filter."""
         filtering = self._context.settings.context.file_filtering
@@ -238,20 +247,20 @@ def verify_lines_on_disk(
     """Yield the lines that really exist; with `allow_ignored`, also in git-ignored files."""
     for found, group in groupby(lines, key=lambda line: line.path):
         path = _find_undecodable_path(found, workspace) if _UNKNOWN in str(found) else found
-        real = path and resolve_allowed_file(workspace, path, allow_ignored=allow_ignored)
+        real = path and resolve_file_if_allowed(workspace, path, allow_ignored=allow_ignored)
         if path is None or real is None:
             continue
         rows = list(group)
         there = _read_lines(workspace, real, {row.number for row in rows})
         for row in rows:
             text = there.get(row.number)
-            if text is not None and _strip_unknown_bytes(text).startswith(
-                _strip_unknown_bytes(row.text[:_COMPARED])
+            if text is not None and _strip_replacement_characters(text).startswith(
+                _strip_replacement_characters(row.text[:_COMPARED])
             ):
                 yield row._replace(path=path, text=text)
 
 
-def _strip_unknown_bytes(text: str) -> str:
+def _strip_replacement_characters(text: str) -> str:
     return text.replace(_UNKNOWN, "").removeprefix("\ufeff")
 
 
@@ -284,14 +293,14 @@ def _find_undecodable_path(path: Path, workspace: Workspace) -> Path | None:
     """Return the path as spelled on disk, if not UTF-8: the first that decodes to it; None: there is none."""
     known = Path(path.anchor)
     for name in path.parts[1:]:
-        real = name if _UNKNOWN not in name else _find_name_decoding_to(known, name, workspace)
+        real = name if _UNKNOWN not in name else _find_undecodable_name(known, name, workspace)
         if real is None:
             return None
         known /= real
     return known
 
 
-def _find_name_decoding_to(directory: Path, name: str, workspace: Workspace) -> str | None:
+def _find_undecodable_name(directory: Path, name: str, workspace: Workspace) -> str | None:
     try:
         with workspace.open_parent_directory(directory) as place, open_directory(place) as descriptor:
             names = os.listdir(descriptor)  # noqa: PTH208 - by descriptor
@@ -315,7 +324,7 @@ def compile_glob(pattern: str, *, case_sensitive: bool = False) -> Callable[[str
         if not any(last is None or last(name) for last in lasts):
             return False
         names = tuple(path.split("/"))
-        return any(_match_segments(segments, names) for segments in alternatives)
+        return any(_matches_segments(segments, names) for segments in alternatives)
 
     return matches
 
@@ -348,7 +357,7 @@ def _compile_name_matcher(glob: str, flags: int) -> Callable[[str], object]:
     return re.compile(fnmatch.translate(glob), flags).match
 
 
-def _match_segments(segments: Sequence[Segment], names: Sequence[str]) -> bool:
+def _matches_segments(segments: Sequence[Segment], names: Sequence[str]) -> bool:
     """Return whether names match; only the last `**` before a mismatch takes one more name: what an earlier one could
     take, it can."""
     at = name = 0

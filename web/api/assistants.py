@@ -226,7 +226,7 @@ class Assistants:
     def _compile_assistant_graph(self, assistant: api_rows.ApiRow) -> tuple[Pipeline, Any]:
         """The workflow of an assistant, and its graph; one that a function makes, as the assistant configures it."""
         config: dict[str, Any] = {"configurable": {}, **read_object_field(assistant.body, "config")}
-        found = self.client.load_workflow(assistant.body["graph_id"]).with_config(config)
+        found = self.client.load_workflow(assistant.body["graph_id"]).with_langgraph_config(config)
         return found, found.compile()
 
     def get_schemas(self, request: Request) -> Response:

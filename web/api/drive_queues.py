@@ -247,7 +247,7 @@ class DriveQueues:
             await drive_process.start_drive_process(
                 work, lambda child: self._record_drive_process(drive.id, child, before, run)
             )
-            await self._turns.wait_for_exit_or_cancel(run, self._children[drive.id])
+            await self._turns.wait_for_exit_and_forward_cancel(run, self._children[drive.id])
         except drive_process.DriveDiedError:
             pass  # as one that dies later
         except Exception:
@@ -257,11 +257,13 @@ class DriveQueues:
         now = api_rows.find_api_row(self.home, "drive", drive.id)
         if now and now.body["status"] == "pending":  # a limit over all workers stopped it
             return await self._run_drive(now)
-        if now and now.body["status"] in BUSY and self._requeue_killed_drive(now):  # its process was killed
+        if (
+            now and now.body["status"] in BUSY and self._requeue_or_fail_killed_drive(now)
+        ):  # its process was killed
             return await self._run_drive(api_rows.find_api_row(self.home, "drive", drive.id) or now)
         with suppress(InterlockError, KeyError):
             thread = self.threads.require_thread(drive.thread)
-            await asyncio.to_thread(self.threads.record_latest_values, thread)
+            await asyncio.to_thread(self.threads.record_latest_values_and_interrupts, thread)
 
     async def _forget_process_and_release_turn(self, drive_id: str, run: str) -> None:
         self._children.pop(drive_id, None)
@@ -295,7 +297,7 @@ class DriveQueues:
         return self.client.find_run(await self._fork_run_in_place(row.run, found[0].step))
 
     async def _fork_run_in_place(self, run: str, step: int) -> str:
-        await asyncio.to_thread(self.client.check_folder_trusted, run)
+        await asyncio.to_thread(self.client.check_run_folder_trusted, run)
         return (await asyncio.to_thread(self.client.fork_run, run, step, in_place=True)).run
 
     def is_drive_process_alive(self, drive_id: str) -> bool:
@@ -389,11 +391,11 @@ class DriveQueues:
         if now is None or now.body["status"] != "running":
             return
         if now.body.get("begun", True):
-            self._requeue_killed_drive(now)
+            self._requeue_or_fail_killed_drive(now)
         else:
             api_rows.update_api_row(self.home, "drive", drive.id, {"status": "pending"})
 
-    def _requeue_killed_drive(self, drive: api_rows.ApiRow) -> bool:
+    def _requeue_or_fail_killed_drive(self, drive: api_rows.ApiRow) -> bool:
         """Let a drive whose process was killed wait to go on; False: it was stopped, or dies each time."""
         row, deaths = (
             self.client.find_exact_run(drive.run) if drive.run else None,

@@ -11,7 +11,7 @@ from typing import Any
 
 from interlock.engine.client import Client, Options, Outcome, Renderer, api_rows, fleet, threads
 from interlock.engine.client.fleet import is_store_on_server
-from interlock.engine.client.program_drive import ApiDriveRequest, drive_program_call
+from interlock.engine.client.program_drive import ApiDriveRequest, drive_api_request
 from interlock.state.errors import InterlockError, RunError, UserError, as_bug_error
 from interlock.state.events import Event, MessageEvent
 from interlock.web.api.event_protocol import to_protocol_events
@@ -153,7 +153,7 @@ def interrupt_json(
     if with_schema or schema is not None:
         made["response_schema"] = schema
     if isinstance(interrupt.value, str) and (
-        found := threads.find_request_of_interrupt(options, run, interrupt.value)
+        found := threads.find_request_by_interrupt_key(options, run, interrupt.value)
     ):
         name, request = found
         made["value"] = request_payload(name, request)
@@ -202,7 +202,7 @@ async def drive_and_record_stream(
     try:
         given = call.dialect.parse_input(call.request_kwargs["input"])
         renderers = [live_renderer, *call.dialect.select_renderers(recorder.write_workflow_event)]
-        outcome = await drive_program_call(client, run, workflow, call, given, recorder, renderers)
+        outcome = await drive_api_request(client, run, workflow, call, given, recorder, renderers)
         status = _drive_status_from_outcome(outcome)
         if outcome.status in ("budget", "timeout") and (wait := fleet.record_limit_stop(options, run)):
             status = "error" if wait.seconds is None else "pending"

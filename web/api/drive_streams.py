@@ -195,7 +195,7 @@ async def read_final_values_or_error(events: AsyncIterator[EventPiece | None]) -
     return asking if len(asked) == 1 else {"__interrupt__": [*asked.values()]} if asked else values
 
 
-async def stream_spaces_until_result(work: Coroutine[Any, Any, Any]) -> AsyncIterator[bytes]:
+async def stream_keepalive_spaces_then_result(work: Coroutine[Any, Any, Any]) -> AsyncIterator[bytes]:
     """JSON that takes its time: spaces before it keep the connection open."""
     task = asyncio.ensure_future(work)
     try:

@@ -88,7 +88,7 @@ def json_response(value: Any, status: int = 200, headers: Mapping[str, str] | No
 
 def paginate(body: Mapping[str, Any], rows: list[Any]) -> tuple[list[Any], dict[str, str]]:
     """Return the rows that were asked for, and the header that says where more begin. Raises `RefusedError`."""
-    limit, offset = read_limit(body, 10), read_whole_number(body, "offset", 0)
+    limit, offset = read_limit(body, 10), read_whole_number_field(body, "offset", 0)
     return rows[offset : offset + limit], pagination_headers(limit, offset, len(rows))
 
 
@@ -100,13 +100,13 @@ def pagination_headers(limit: int, offset: int, total: int) -> dict[str, str]:
 
 def read_limit(body: Mapping[str, Any], default: int, maximum: int = 1000) -> int:
     """Return how many rows were asked for. Raises `RefusedError`."""
-    limit = read_whole_number(body, "limit", default)
+    limit = read_whole_number_field(body, "limit", default)
     if not 1 <= limit <= maximum:
         raise RefusedError(422, f"limit must be 1 to {maximum}, not {limit}.")
     return limit
 
 
-def read_whole_number(body: Mapping[str, Any], name: str, default: int, minimum: int = 0) -> int:
+def read_whole_number_field(body: Mapping[str, Any], name: str, default: int, minimum: int = 0) -> int:
     """Return a whole number. Raises `RefusedError`."""
     value = body.get(name)
     value = default if value in (None, "") else value

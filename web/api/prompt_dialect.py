@@ -37,7 +37,7 @@ class PromptDialect(ProgramDialect):
         return given or {}
 
     @override
-    def can_begin_with(self, command: Any) -> bool:
+    def can_start_with_command(self, command: Any) -> bool:
         return False
 
     @override

@@ -18,7 +18,12 @@ from interlock.web.api.app_auth import VISIBILITY, AppAuth, authorize_thread_act
 from interlock.web.api.drive_recorder import stream_file_path
 from interlock.web.api.payloads import dump_json, json_response, parse_uuid, read_object_field
 from interlock.web.api.runs import Runs
-from interlock.web.endpoints import RefusedError, check_role, forbid_user_code_by_role, read_json_body
+from interlock.web.endpoints import (
+    RefusedError,
+    check_role,
+    forbid_user_code_without_drive_role,
+    read_json_body,
+)
 from interlock.web.roles import Person, required_role
 
 _ENDS = {"success": "completed"}
@@ -248,7 +253,7 @@ async def serve_event_socket(commands: ProtocolCommands, app_auth: AppAuth | Non
     except RefusedError as error:
         await socket.close(1008, str(error))
         return
-    forbid_user_code_by_role(person)
+    forbid_user_code_without_drive_role(person)
     await socket.accept()
     talk = _SocketSession(commands, socket, thread, person, app_auth)
     tasks = [asyncio.ensure_future(work) for work in (talk.send_events(), talk.receive_commands())]
@@ -321,7 +326,7 @@ class _SocketSession:
         method: str = command["method"]
         try:
             if method in ("subscription.subscribe", "subscription.reconnect"):
-                await self._add_subscription(command["id"], read_object_field(command, "params"))
+                await self._subscribe_and_replay_events(command["id"], read_object_field(command, "params"))
             elif method == "subscription.unsubscribe":
                 name = str(read_object_field(command, "params").get("subscription_id"))
                 if self._wanted.pop(name, None) is None:
@@ -348,7 +353,7 @@ class _SocketSession:
         except Exception as error:
             await self._send_under_lock(command_error_json(command["id"], as_bug_error(error)))
 
-    async def _add_subscription(self, command_id: int, params: dict[str, Any]) -> None:
+    async def _subscribe_and_replay_events(self, command_id: int, params: dict[str, Any]) -> None:
         """Subscribe, and send what it wants of the past, unless another subscription wanted it."""
         if wrong := _describe_channels_problem(params.get("channels")):
             raise CommandError("invalid_argument", wrong)

@@ -151,12 +151,15 @@ class Runs:
             await self._remove_temporary_thread(thread, made)
             return values
 
-        return self._keep_alive_result_response(await_result(), made, given.get("on_disconnect") == "cancel")
+        return self._build_keep_alive_response(await_result(), made, given.get("on_disconnect") == "cancel")
 
-    def _keep_alive_result_response(
+    def _build_keep_alive_response(
         self, work: Any, drive: api_rows.ApiRow, stop_on_disconnect: bool
     ) -> Response:
-        found, headers = drive_streams.stream_spaces_until_result(work), _location_headers(drive, "join")
+        found, headers = (
+            drive_streams.stream_keepalive_spaces_then_result(work),
+            _location_headers(drive, "join"),
+        )
         gone = self._disconnect_callback_or_none(drive, stop_on_disconnect)
         return drive_streams.EventStreamResponse(found, headers, gone, "application/json")
 
@@ -223,7 +226,7 @@ class Runs:
         except NotFoundError:
             return json_response({"__error__": _NO_RUN}, headers=_missing_run_headers(request))
         stops = request.query_params.get("cancel_on_disconnect") == "true"
-        return self._keep_alive_result_response(self._await_drive_result(one), one, stops)
+        return self._build_keep_alive_response(self._await_drive_result(one), one, stops)
 
     async def join_run_stream(self, request: Request) -> Response:
         try:

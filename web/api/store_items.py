@@ -12,7 +12,7 @@ from interlock.web.api.payloads import (
     json_response,
     read_object_field,
     read_string_list_field,
-    read_whole_number,
+    read_whole_number_field,
 )
 from interlock.web.endpoints import RefusedError, read_json_body
 
@@ -66,7 +66,10 @@ class StoreItems:
             read_object_field(given, "filter"),
             given.get("query"),
         )
-        limit, offset = read_whole_number(given, "limit", 10) or 10, read_whole_number(given, "offset", 0)
+        limit, offset = (
+            read_whole_number_field(given, "limit", 10) or 10,
+            read_whole_number_field(given, "offset", 0),
+        )
         found = await self._query_memory_store(
             lambda store: store.search(prefix, filter=wanted or None, limit=limit, offset=offset, query=query)
         )
@@ -79,8 +82,11 @@ class StoreItems:
             for name in ("prefix", "suffix")
             if given.get(name)
         }
-        depth = read_whole_number(given, "max_depth", 0) or None
-        limit, offset = read_whole_number(given, "limit", 100), read_whole_number(given, "offset", 0)
+        depth = read_whole_number_field(given, "max_depth", 0) or None
+        limit, offset = (
+            read_whole_number_field(given, "limit", 100),
+            read_whole_number_field(given, "offset", 0),
+        )
         found = await self._query_memory_store(
             lambda store: store.list_namespaces(**ends, max_depth=depth, limit=limit, offset=offset)
         )

@@ -30,7 +30,7 @@ class ThreadStates:
 
     def load_latest_values_and_interrupts(self, thread: ApiRow, row: RunRow, status: str) -> dict[str, Any]:
         """Return values and interrupts as they were when a drive last ended."""
-        latest = self.newest_recorded_values(thread)
+        latest = self.newest_known_values_and_interrupts(thread)
         if status == "busy":
             latest = latest or {"values": None, "interrupts": None}
         elif latest.get("at") != row.updated:
@@ -39,7 +39,7 @@ class ThreadStates:
                 del self.cached[next(iter(self.cached))]
         return {name: latest[name] for name in ("values", "interrupts") if latest[name] is not None}
 
-    def newest_recorded_values(self, thread: ApiRow) -> dict[str, Any]:
+    def newest_known_values_and_interrupts(self, thread: ApiRow) -> dict[str, Any]:
         """Return values and interrupts that were noted last; empty: none were."""
         noted, seen = read_object_field(thread.body, "latest"), self.cached.get(thread.id, {})
         return max(noted, seen, key=lambda one: one.get("at", 0))
@@ -49,7 +49,7 @@ class ThreadStates:
         try:
             values, interrupts = self._read_current_values_and_interrupts(row)
         except (ValueError, TypeError):
-            values, interrupts = self.newest_recorded_values(thread).get("values"), {}
+            values, interrupts = self.newest_known_values_and_interrupts(thread).get("values"), {}
         return {"at": row.updated, "values": values, "interrupts": interrupts}
 
     def _read_current_values_and_interrupts(self, row: RunRow) -> tuple[Any, dict[str, Any] | None]:
@@ -80,7 +80,7 @@ class ThreadStates:
         """Return a snapshot as programs read it."""
         tasks = [self._task_json(thread, row, graph, task) for task in snapshot.tasks]
         at, before = (
-            _checkpoint_address_if_identified(one, thread)
+            _checkpoint_address_with_id_or_none(one, thread)
             for one in (snapshot.config, snapshot.parent_config)
         )
         metadata = {**snapshot.metadata, "thread_id": thread.id} if snapshot.metadata is not None else None
@@ -141,7 +141,7 @@ class ThreadStates:
     ) -> list[Any]:
         """Return snapshots of a thread as programs read them, the newest first. Raises `RefusedError`."""
         with threads.open_graph(self.options, row.run) as found, _convert_invalid_state_errors():
-            taken = threads.read_history(found, limit, before, checkpoint, metadata)
+            taken = threads.read_state_history(found, limit, before, checkpoint, metadata)
             return [self._snapshot_json(thread, row, found, one) for one in taken]
 
 
@@ -159,6 +159,6 @@ def thread_checkpoint_address(config: Any, thread: ApiRow) -> dict[str, Any] | N
     return {**found, "thread_id": thread.id} if found else None
 
 
-def _checkpoint_address_if_identified(config: Any, thread: ApiRow) -> dict[str, Any] | None:
+def _checkpoint_address_with_id_or_none(config: Any, thread: ApiRow) -> dict[str, Any] | None:
     found = thread_checkpoint_address(config, thread)
     return found if found and "checkpoint_id" in found else None

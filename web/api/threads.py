@@ -30,7 +30,7 @@ from interlock.web.api.payloads import (
     read_limit,
     read_object_field,
     read_string_list_field,
-    read_whole_number,
+    read_whole_number_field,
     select_fields,
     thread_id_for_run,
     value_at_path,
@@ -109,10 +109,10 @@ class Threads:
         found = (
             self.list_drives(thread.id) if drives_by_thread is None else drives_by_thread.get(thread.id, [])
         )
-        drives = _drop_unstarted_drives(found)
+        drives = _drop_drives_cancelled_before_start(found)
         if any(one.body["status"] in BUSY for one in drives):
             return "busy"
-        if _is_newest_drive_unstarted(found):
+        if _is_newest_drive_cancelled_before_start(found):
             return "idle"
         newest = drives[0].body if drives and drives[0].id != thread.body.get("over") else {}
         if row is None:  # its first drive never began
@@ -126,7 +126,7 @@ class Threads:
         """Return a thread as programs read it."""
         return self._build_thread_json(thread, self._find_run_row(thread), with_values=True)
 
-    def _listed_thread_json(
+    def _thread_json_for_listing(
         self, thread: api_rows.ApiRow, rows: Mapping[str, RunRow], fields: frozenset[str]
     ) -> dict[str, Any]:
         """A thread as programs read it, in a list; without values if its folder or its workflow is gone, which hides no
@@ -154,7 +154,7 @@ class Threads:
             "values": None,
         }
         every = self.list_drives(thread.id)
-        drives = _drop_unstarted_drives(every)
+        drives = _drop_drives_cancelled_before_start(every)
         taken_back = read_object_field(thread.body, "taken_back")
         if taken_back and taken_back["drives"] != [one.id for one in drives[:1]]:
             taken_back = {}
@@ -169,11 +169,11 @@ class Threads:
         is_shown = status != "idle" or (drives and drives[0].id != thread.body.get("over"))
         if taken_back:
             error = taken_back["error"]
-        elif not is_shown or _is_newest_drive_unstarted(every):
+        elif not is_shown or _is_newest_drive_cancelled_before_start(every):
             error = None
         return {**found, **state, "error": error}
 
-    def record_latest_values(self, thread: api_rows.ApiRow) -> None:
+    def record_latest_values_and_interrupts(self, thread: api_rows.ApiRow) -> None:
         """Keep the values with which a drive ended, for as long as the next one works."""
         if row := self._find_run_row(thread):
             self.ensure_thread_row(thread)
@@ -221,7 +221,10 @@ class Threads:
             if is_visible("threads", one)
             and matches_filter(read_object_field(body, "metadata"), one.body.get("metadata"))
             and (not names or one.id in names)
-            and (not values or matches_filter(values, self._states.newest_recorded_values(one).get("values")))
+            and (
+                not values
+                or matches_filter(values, self._states.newest_known_values_and_interrupts(one).get("values"))
+            )
         ]
         if status := body.get("status"):
             statuses = self._statuses_by_id(found)
@@ -262,7 +265,7 @@ class Threads:
                 if self._states.has_matching_cached_values(one, read_object_field(body, "values"))
             )
             names = [row.run for one in fitting if (row := self._find_run_by_derived_thread_id(one))]
-        beside = api_rows.are_api_rows_in_own_file(self.home)
+        beside = api_rows.has_separate_api_rows_file(self.home)
         without = [one.run for one in api_rows.list_api_rows(self.home, "thread")] if beside else None
         wanted = threads.Wanted(workflow, title, None, (), names, without)
         return self._narrow_filter_to_status(wanted, status) if (status := body.get("status")) else wanted
@@ -278,7 +281,7 @@ class Threads:
     ) -> tuple[list[api_rows.ApiRow], dict[str, RunRow], dict[str, str]]:
         """Return the threads of one page, their runs, and the header that says where more begin."""
         _check_extract_paths(body)
-        limit, offset = read_limit(body, 10), read_whole_number(body, "offset", 0)
+        limit, offset = read_limit(body, 10), read_whole_number_field(body, "offset", 0)
         by = body.get("sort_by", "updated_at")
         newest = body.get("sort_order") != "asc" or "sort_by" not in body
         made, wanted = self._list_matching_thread_rows(body), self._build_run_filter(body)
@@ -348,9 +351,9 @@ class Threads:
         fields = frozenset(read_string_list_field(given, "select"))
         chosen, rows, headers = self._find_search_page(given)
         if not (wanted := read_object_field(given, "extract")):
-            shown = [self._listed_thread_json(one, rows, fields) for one in chosen]
+            shown = [self._thread_json_for_listing(one, rows, fields) for one in chosen]
             return json_response(shown, headers=headers)
-        whole = [self._listed_thread_json(one, rows, frozenset()) for one in chosen]
+        whole = [self._thread_json_for_listing(one, rows, frozenset()) for one in chosen]
         extracted = [{name: value_at_path(one, path) for name, path in wanted.items()} for one in whole]
         pairs = zip(whole, extracted, strict=True)
         shown = [{**select_fields(one, fields), "extracted": more} for one, more in pairs]
@@ -438,7 +441,7 @@ class Threads:
         is_post = request.method == "POST"
         given: Mapping[str, Any] = request.state.given if is_post else request.query_params
         thread = self.require_thread(request.path_params["thread"])
-        limit = read_whole_number(given, "limit", 1, minimum=-1_000)
+        limit = read_whole_number_field(given, "limit", 1, minimum=-1_000)
         if limit > 0:
             read_limit(given, 1, 1_000_000)
         if (row := self._find_run_row(thread)) is None or limit <= 0:
@@ -477,12 +480,12 @@ class Threads:
         )
 
 
-def _is_newest_drive_unstarted(drives: Sequence[api_rows.ApiRow]) -> bool:
+def _is_newest_drive_cancelled_before_start(drives: Sequence[api_rows.ApiRow]) -> bool:
     """Return whether the newest drive of a thread was cancelled before it began: the thread is idle then, as there."""
     return bool(drives and drives[0].body.get("unbegun"))
 
 
-def _drop_unstarted_drives(drives: Sequence[api_rows.ApiRow]) -> list[api_rows.ApiRow]:
+def _drop_drives_cancelled_before_start(drives: Sequence[api_rows.ApiRow]) -> list[api_rows.ApiRow]:
     """Those that weren't cancelled before they began."""
     return [one for one in drives if not one.body.get("unbegun")]
 

@@ -166,7 +166,7 @@ def test_a_state_directory_loads_the_table_of_models_once_a_day(
     with monkeypatch.context() as patched:
         patched.setattr(facts, "look_up_table_entry", pytest.fail)
         assert told() == first and first[1]
-    monkeypatch.setattr(facts, "price_table_edition", lambda: "tomorrow")
+    monkeypatch.setattr(facts, "price_table_cache_stamp", lambda: "tomorrow")
     monkeypatch.setattr(facts, "look_up_table_entry", Mock(return_value=TableEntry(7, None)))
     assert told() == ((7, True), [], None)
 

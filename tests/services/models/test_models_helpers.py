@@ -9,9 +9,9 @@ import pytest
 from interlock.services.models.facts import ModelFacts
 from interlock.services.models.model_table import read_abilities
 from interlock.services.models.names import (
-    choose_helper_model,
-    signals_completion_reliably,
-    vendor_small_model,
+    choose_helper_model_and_fallback,
+    has_reliable_completion_signal,
+    small_model_of_same_vendor,
 )
 from interlock.state.settings import Settings
 
@@ -34,16 +34,16 @@ US, EU = "bedrock:us.anthropic.claude-", "bedrock:eu.anthropic.claude-"
     ],
 )
 def test_a_role_of_a_small_model_asks_the_vendors_own(main: str, role: str, small: str) -> None:
-    assert vendor_small_model(main, role) == small
+    assert small_model_of_same_vendor(main, role) == small
     settings = Settings.model_validate({"model": {"name": main}})
-    assert choose_helper_model(settings, role, is_self_hosted=False) == (
+    assert choose_helper_model_and_fallback(settings, role, is_self_hosted=False) == (
         (small, main) if small else (main, "")
     )
-    assert choose_helper_model(settings, role, is_self_hosted=True) == (main, ""), (
+    assert choose_helper_model_and_fallback(settings, role, is_self_hosted=True) == (main, ""), (
         "a server nearby has its own models only"
     )
     chosen = Settings.model_validate({"model": {"name": main, "roles": {role: "openai:mine"}}})
-    assert choose_helper_model(chosen, role, is_self_hosted=False) == ("openai:mine", "")
+    assert choose_helper_model_and_fallback(chosen, role, is_self_hosted=False) == ("openai:mine", "")
 
 
 @pytest.mark.parametrize(
@@ -65,9 +65,12 @@ def test_a_model_that_reasons_is_sent_no_temperature(model: str, warm: bool) -> 
 
 def test_the_ends_of_some_vendors_are_reliable() -> None:
     reliable = ("anthropic:claude-x", "openai:gpt-5", "openai:o3", f"{EU}x", "openrouter:anthropic/claude-x")
-    assert all(map(signals_completion_reliably, reliable))
+    assert all(map(has_reliable_completion_signal, reliable))
     assert not any(
-        map(signals_completion_reliably, ("openai:gpt-oss-20b", "openai:qwen3", "gemini-2.5-pro", "script:x"))
+        map(
+            has_reliable_completion_signal,
+            ("openai:gpt-oss-20b", "openai:qwen3", "gemini-2.5-pro", "script:x"),
+        )
     )
 
 
@@ -98,7 +101,7 @@ async def test_a_small_model_that_cannot_be_had_is_replaced_by_the_main_one(
 
     monkeypatch.syspath_prepend(Path(__file__).parent)
     small, main = "sample_chat.SampleChat:small", "sample_chat.SampleChat:main"
-    monkeypatch.setattr(names, "vendor_small_model", lambda _main, _role: small)
+    monkeypatch.setattr(names, "small_model_of_same_vendor", lambda _main, _role: small)
     run = bench(settings={"model": {"name": main}})
     fine = [{"content": "{}", "response_metadata": {"stop_reason": "end_turn"}}]
     (await run.models._providers.provider_for(small))._model.turns.append(

@@ -15,8 +15,8 @@ from interlock.services.models.names import (
     ROLE_ALIASES,
     check_credentials,
     configured_context_window,
-    model_for_role,
     resolve_model,
+    unresolved_model_for_role,
 )
 from interlock.services.models.options import BEDROCK_FIELDS, thinking_effort_options
 from interlock.services.packages import install_command
@@ -52,11 +52,14 @@ def test_a_script_is_named_by_its_absolute_path(tmp_path: Path, monkeypatch: pyt
 
 def test_roles_have_aliases_and_settings_decide() -> None:
     """Helpers use the main model where it isn't Gemini's."""
-    assert {role: model_for_role(settings(), role) for role in ROLE_ALIASES} == ROLE_ALIASES
-    assert model_for_role(settings(roles={"compressor": "pro"}), "compressor") == "pro"
-    assert model_for_role(settings(name="gemini-2.5-flash"), "main") == "gemini-2.5-flash"
+    assert {role: unresolved_model_for_role(settings(), role) for role in ROLE_ALIASES} == ROLE_ALIASES
+    assert unresolved_model_for_role(settings(roles={"compressor": "pro"}), "compressor") == "pro"
+    assert unresolved_model_for_role(settings(name="gemini-2.5-flash"), "main") == "gemini-2.5-flash"
     elsewhere = settings(name="openai:gpt-5", roles={"loop_check": "flash"})
-    assert [model_for_role(elsewhere, r) for r in ("classifier", "loop_check")] == ["openai:gpt-5", "flash"]
+    assert [unresolved_model_for_role(elsewhere, r) for r in ("classifier", "loop_check")] == [
+        "openai:gpt-5",
+        "flash",
+    ]
 
 
 def test_a_models_window_is_known_or_a_million() -> None:

@@ -19,7 +19,7 @@ from interlock.services.models.names import PROVIDERS
 from interlock.services.models.network import (
     check_proxies,
     describe_network_settings,
-    find_certificate_file,
+    find_or_merge_certificate_file,
     temporary_client_environment,
 )
 from interlock.services.models.provider_api import list_provider_models
@@ -155,7 +155,7 @@ def test_a_proxy_that_no_client_can_use_is_named_without_its_password() -> None:
 def test_a_file_of_certificates_that_is_missing_is_named() -> None:
     for name in CERTIFICATES:
         with pytest.raises(UserError, match=f"{name} names '/no/such'"):
-            find_certificate_file({name: "/no/such"})
+            find_or_merge_certificate_file({name: "/no/such"})
 
 
 def test_clients_see_forms_that_they_know_and_the_environment_stays(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -172,8 +172,8 @@ def test_clients_see_forms_that_they_know_and_the_environment_stays(monkeypatch:
 def test_a_process_that_is_killed_leaves_no_file_of_certificates(tmp_path: Path) -> None:
     more = put(tmp_path / "more.pem", Path(certifi.where()).read_text())
     code = (
-        "import os; from interlock.services.models.network import find_certificate_file; "
-        "size = len(open(find_certificate_file(os.environ), 'rb').read()); print(size, flush=True); "
+        "import os; from interlock.services.models.network import find_or_merge_certificate_file; "
+        "size = len(open(find_or_merge_certificate_file(os.environ), 'rb').read()); print(size, flush=True); "
         "os.kill(os.getpid(), 9)"
     )
     (temporary := tmp_path / "temporary").mkdir()

@@ -10,8 +10,8 @@ from local_server import Local, delta
 
 from interlock.services.models.langchain import (
     extract_finish_reason,
+    interpret_finish_reason,
     to_langchain_message,
-    to_recorded_finish_reason,
 )
 from interlock.services.models.thinking import ThinkTagParser, ThoughtCollector
 from interlock.state.errors import ModelError
@@ -60,13 +60,13 @@ def test_each_providers_end_is_found(metadata: dict[str, Any], end: str) -> None
 def test_an_end_says_what_becomes_of_the_answer(
     end: str, reason: str | None, is_problem: bool, is_warned: bool
 ) -> None:
-    found, problem, warning = to_recorded_finish_reason("some:model", end)
+    found, problem, warning = interpret_finish_reason("some:model", end)
     assert (found, bool(problem), bool(warning)) == (reason, is_problem, is_warned)
 
 
 def test_a_full_window_is_an_overflow() -> None:
     with pytest.raises(ModelError, match="fills the model's window") as raised:
-        to_recorded_finish_reason("some:model", "model_context_window_exceeded")
+        interpret_finish_reason("some:model", "model_context_window_exceeded")
     assert raised.value.overflow
 
 

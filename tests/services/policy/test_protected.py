@@ -9,7 +9,7 @@ import pytest
 from folders import table, tree
 
 from interlock.services.files import protected
-from interlock.services.files.protected import ProtectedPaths, protected_names
+from interlock.services.files.protected import ProtectedPaths, builtin_protected_names
 from interlock.services.files.workspace import FolderWorkspace
 from interlock.services.policy.policy import RulePolicy
 from interlock.services.policy.workspace_rules import WorkspaceRules
@@ -26,7 +26,7 @@ ALLOW = '[[rule]]\ntoolName = "{tool}"\ndecision = "allow"\npriority = 999\n{mor
 @pytest.mark.parametrize(
     "path",
     [
-        *sorted(protected_names()),
+        *sorted(builtin_protected_names()),
         ".interlock/policies/p.toml",
         "deep/er/.Gemini/settings.json",
         ".github/workflows/ci.yml",
