@@ -22,7 +22,7 @@ KEY = CallKey(message="m1", index=0)
 
 def write_atomically(path: Path, data: bytes) -> None:
     there = next(d for d in path.parents if d.exists())
-    with HeldDirectory(there).open_parent_directory(path, make=True) as place:
+    with HeldDirectory(there).open_parent_directory(path, create_missing=True) as place:
         write_at(place, data, KEY)
 
 
