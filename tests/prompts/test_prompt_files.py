@@ -109,7 +109,7 @@ def test_prompts_load_where_there_are_no_files(tmp_path: Path) -> None:
         for file in ("state/__init__.py", "state/errors.py", "prompts/__init__.py", "prompts/main/git.md"):
             packed.write(ROOT / file, f"interlock/{file}")
     code = f"import sys; sys.path.insert(0, {str(archive)!r}); from interlock.prompts import *; "
-    code += "print(prompt_names(), load_prompt('main/git').purpose)"
+    code += "print(list_prompt_names(), load_prompt('main/git').purpose)"
     done = subprocess.run(
         [sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True, check=False
     )
