@@ -52,7 +52,7 @@ Params = Mapping[str, Any]
 Answer = Callable[["Agent", Params], Awaitable[object]]
 
 
-async def serve_editor(options: Options) -> None:
+async def serve_editor_and_exit(options: Options) -> None:
     """Serve on this process's stdin and stdout until the client is gone; ends the process."""
     await Agent(options, JsonRpcConnection.take_over_stdio()).serve_and_exit()
 
@@ -97,7 +97,7 @@ class Agent:
             code = next((code for kind, code in _CODES.items() if isinstance(found, kind)), INTERNAL)
             answer = {"error": RpcError(code, str(found)).fields}
         if "id" in frame:
-            self._wire.send_frame({"id": frame["id"], **answer})
+            self._wire.queue_frame({"id": frame["id"], **answer})
 
     async def _call_method(self, method: str, params: object) -> object:
         answer = _METHODS.get(method)
@@ -242,7 +242,7 @@ class Agent:
         try:
             await session.start()
             if run:
-                await session.show_run(run, replay)
+                await session.open_run_and_wait(run, replay)
                 session.save_session()
         except BaseException:
             del self._sessions[name]
@@ -262,7 +262,7 @@ class Agent:
         return self._sessions[name]
 
     def _require_stored_session(self, name: str) -> "SessionState":
-        if (shown := Client(self._options).find_session(name)) is None:
+        if (shown := Client(self._options).find_session_or_run(name)) is None:
             raise RpcError(
                 NOT_FOUND, f"No session {name!r}. List them with session/list.", {"sessionId": name}
             )

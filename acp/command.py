@@ -19,10 +19,10 @@ def acp(args: Args) -> None:
     options = build_run_options(args)
     if args.setup:
         return _set_up_model_at_terminal(options)
-    from interlock.acp.agent import serve_editor
+    from interlock.acp.agent import serve_editor_and_exit
 
     options = replace(options, interactive=True, door="editor", serves_others=True)
-    asyncio.run(serve_editor(options))
+    asyncio.run(serve_editor_and_exit(options))
 
 
 def _set_up_model_at_terminal(options: Options) -> None:

@@ -22,7 +22,7 @@ _KINDS = {"proceed_once": "allow_once", "reject": "reject_once"}
 """Choice → kind of option; all others that are offered last."""
 
 
-def permission_options(request: Pending) -> dict[str, tuple[Update, Decision]]:
+def permission_options_with_decisions(request: Pending) -> dict[str, tuple[Update, Decision]]:
     """Return option → how it is offered, and what it decides. `edit` isn't offered: no client asks for arguments."""
     found: dict[str, tuple[Update, Decision]] = {}
     if request["kind"] == "question":
@@ -49,10 +49,10 @@ def _option_label(choice: AnswerChoice) -> str:
     return make_visible("no" if choice.choice == "reject" and not choice.text else choice.label_with_scope)
 
 
-def is_answered_with_text(request: Pending) -> bool:
+def needs_text_answer(request: Pending) -> bool:
     """Return whether only a text answers the request: no option can stand for it."""
     return request["kind"] == "question" and not any(
-        o["kind"] == "allow_once" for o, _ in permission_options(request).values()
+        o["kind"] == "allow_once" for o, _ in permission_options_with_decisions(request).values()
     )
 
 
@@ -99,7 +99,7 @@ async def request_permission(
     wire: JsonRpcConnection, session_id: str, request: Pending, renderer: UpdateRenderer
 ) -> Decision | None:
     """Ask for the person's decision. None: it is left open. Raises `RpcError`."""
-    offered = permission_options(request)
+    offered = permission_options_with_decisions(request)
     params = {
         "sessionId": session_id,
         "toolCall": build_tool_call(request, renderer),
@@ -132,7 +132,7 @@ async def request_choice(
     return int(chosen) if chosen.isdecimal() and int(chosen) < len(labels) else None
 
 
-async def request_form(wire: JsonRpcConnection, session_id: str, request: Pending) -> Decision | None:
+async def request_form_answer(wire: JsonRpcConnection, session_id: str, request: Pending) -> Decision | None:
     """Ask for the answers to a question, by a form. None: it is left open. Raises `RpcError`."""
     message = describe_request(request).headline
     params = {

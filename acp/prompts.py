@@ -70,7 +70,7 @@ def _read_block(
             resource: Block = block["resource"]
             if "text" in resource:
                 contents.notes.append(
-                    (_display_uri(str(resource["uri"]), workspace), _require_text(resource["text"]))
+                    (_relative_path_or_uri(str(resource["uri"]), workspace), _require_text(resource["text"]))
                 )
             else:
                 kind = resource.get("mimeType") or mimetypes.guess_type(str(resource["uri"]))[0] or ""
@@ -97,7 +97,7 @@ def _link_to_prompt_text(
     uri: str, contents: PromptContents, workspace: Path, roots: Sequence[Path]
 ) -> Iterator[str]:
     """Yield a file of the workspace as a reference, which the run resolves under its rules; another address as text."""
-    path = path_of_file_uri(uri)
+    path = parse_file_uri(uri)
     if path is None:
         yield f" {uri} "
         return
@@ -124,7 +124,7 @@ def attach_file(path: Path, contents: PromptContents) -> None:
         contents.notes.append((str(path), f"The file can't be read: {error}."))
 
 
-def path_of_file_uri(uri: str) -> Path | None:
+def parse_file_uri(uri: str) -> Path | None:
     """Return the file that an address names; None: it names none. Raises `ValueError`."""
     parts = urlsplit(uri)
     if parts.scheme != "file":
@@ -135,8 +135,8 @@ def path_of_file_uri(uri: str) -> Path | None:
     return Path(path)
 
 
-def _display_uri(uri: str, workspace: Path) -> str:
-    path = path_of_file_uri(uri)
+def _relative_path_or_uri(uri: str, workspace: Path) -> str:
+    path = parse_file_uri(uri)
     return str(path.relative_to(workspace)) if path and path.is_relative_to(workspace) else uri
 
 
@@ -171,7 +171,7 @@ async def _undo_changes(session: CommandSession, argument: str) -> None:
     talk, call = session.conversation, argument
     run = talk.required_run
     if not call:
-        call, _ = await to_thread(lambda: talk.client.find_last_undoable_call(run))
+        call, _ = await to_thread(lambda: talk.client.find_last_undoable_call_with_number(run))
     changed = await travel.undo_changes(talk, None if call == "all" else call)
     session.send_agent_message(_format_changes(changed) or "Nothing to undo: the files are as they were.")
 

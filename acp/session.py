@@ -80,7 +80,7 @@ class EditorSession:
         self._withdraw_question()
         await self.conversation.close()
 
-    async def show_run(self, run: str, replay: bool = True) -> None:
+    async def open_run_and_wait(self, run: str, replay: bool = True) -> None:
         """Go on with a run: show its conversation, then ask what is open. Raises `UserError` and `RpcError`."""
         self._run_shown = asyncio.get_running_loop().create_future()
         self._replaying, self._muted, self._problems = replay, not replay, []
@@ -133,7 +133,7 @@ class EditorSession:
         if not text and talk.status not in UNFINISHED:
             raise RpcError(PARAMS, "The prompt is empty. Say what to do.")
         if talk.status == "waiting" and any(
-            map(permission_requests.is_answered_with_text, self._list_open_requests())
+            map(permission_requests.needs_text_answer, self._list_open_requests())
         ):
             self._typed_answer = text
             talk.ask_all_pending_requests()
@@ -214,7 +214,7 @@ class EditorSession:
         elif result.error and result.error["type"] not in _KNOWN:
             self.send_update(message_chunk("agent_message", f"\n{result.error['message']}\n"))
         reason = _STOP_REASONS.get(result.exit_code if result else 0, "end_turn")
-        return {"stopReason": reason, **_token_usage(result)}
+        return {"stopReason": reason, **_token_usage_field(result)}
 
     def cancel_turn(self) -> None:
         """Stop the turn. An open question is withdrawn; an answer that crosses this counts for nothing."""
@@ -315,11 +315,11 @@ class EditorSession:
 
     async def _ask_for_decision(self, request: Pending) -> Decision | None:
         words, self._typed_answer = self._typed_answer, ""
-        if permission_requests.is_answered_with_text(request):
+        if permission_requests.needs_text_answer(request):
             if words:
                 return permission_requests.decide_with_answers(request, [words])
             if dict_or_empty(self._client.get("elicitation")).get("form") is not None:
-                return await permission_requests.request_form(self._wire, self.name, request)
+                return await permission_requests.request_form_answer(self._wire, self.name, request)
             self.send_update(
                 message_chunk(
                     "agent_message",
@@ -353,7 +353,7 @@ class EditorSession:
         """Nothing: a session has no queue, because a second prompt is refused."""
 
 
-def _token_usage(result: Result | None) -> dict[str, Any]:
+def _token_usage_field(result: Result | None) -> dict[str, Any]:
     stats = result.stats if result else {}
     if "total_tokens" not in stats:
         return {}
@@ -373,13 +373,15 @@ class ClientFiles:
         self._wire, self._session, self._loop = wire, session, asyncio.get_running_loop()
 
     def read_text(self, path: Path) -> str | None:
-        content = dict_or_empty(self._call_client("readTextFile", "fs/read_text_file", path)).get("content")
+        content = dict_or_empty(self._try_call_client("readTextFile", "fs/read_text_file", path)).get(
+            "content"
+        )
         return content if isinstance(content, str) else None
 
     def write_text(self, path: Path, text: str) -> None:
-        self._call_client("writeTextFile", "fs/write_text_file", path, content=text)
+        self._try_call_client("writeTextFile", "fs/write_text_file", path, content=text)
 
-    def _call_client(self, capability: str, method: str, path: Path, **params: str) -> Any:
+    def _try_call_client(self, capability: str, method: str, path: Path, **params: str) -> Any:
         """Return the client's answer; None: it doesn't offer this, refuses, knows no such file, or doesn't answer."""
         if self._offers.get(capability) is not True:
             return None

@@ -63,10 +63,10 @@ class JsonRpcConnection:
         """
         self._loop = asyncio.get_running_loop()
         self._handle_frame, self._on_client_gone = handle_frame, on_client_gone
-        for work in (self._read_frames, self._write_frames):
+        for work in (self._read_and_dispatch_frames, self._write_queued_frames):
             threading.Thread(target=work, name=work.__name__, daemon=True).start()
 
-    def send_frame(self, frame: Frame, *, droppable: bool = False) -> None:
+    def queue_frame(self, frame: Frame, *, droppable: bool = False) -> None:
         """Queue a frame. Never blocks; callable from any thread."""
         line = json.dumps({"jsonrpc": "2.0", **frame}, ensure_ascii=False).encode(errors="replace") + b"\n"
         with self._changed:
@@ -77,14 +77,14 @@ class JsonRpcConnection:
             self._changed.notify()
 
     def send_notification(self, method: str, params: Mapping[str, Any], *, droppable: bool = False) -> None:
-        self.send_frame({"method": method, "params": params}, droppable=droppable)
+        self.queue_frame({"method": method, "params": params}, droppable=droppable)
 
     async def send_request(self, method: str, params: Mapping[str, Any]) -> Any:
         """Send a request and wait for the client's answer. Cancelled, it withdraws the request. Raises `RpcError`."""
         self._last_request_id += 1
         number, answer = self._last_request_id, self._loop.create_future()
         self._pending_requests[number] = answer
-        self.send_frame({"id": number, "method": method, "params": params})
+        self.queue_frame({"id": number, "method": method, "params": params})
         try:
             return await answer
         except asyncio.CancelledError:
@@ -98,7 +98,7 @@ class JsonRpcConnection:
         with self._changed:
             self._changed.wait_for(lambda: not self._unwritten_bytes, timeout_s)
 
-    def _read_frames(self) -> None:
+    def _read_and_dispatch_frames(self) -> None:
         with os.fdopen(self._read, "rb", buffering=1 << 16) as stream:
             while line := stream.readline(LONGEST):
                 if line.endswith(b"\n") or len(line) < LONGEST:
@@ -122,7 +122,7 @@ class JsonRpcConnection:
         return None
 
     def _send_error(self, code: int, message: str, request_id: str | int | None = None) -> None:
-        self.send_frame({"id": request_id, "error": {"code": code, "message": message}})
+        self.queue_frame({"id": request_id, "error": {"code": code, "message": message}})
 
     def _dispatch_frame(self, frame: Frame) -> None:
         if "method" in frame:
@@ -139,7 +139,7 @@ class JsonRpcConnection:
         else:
             answer.set_result(frame.get("result"))
 
-    def _write_frames(self) -> None:
+    def _write_queued_frames(self) -> None:
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._out)

@@ -221,6 +221,6 @@ def _index_of_command_word(argv: list[str]) -> int | None:
         if not word.startswith("-") or word == "-":
             return place
         flags = flags or build_parser("prompt")  # built only where no -p comes first
-        if flags.is_value_flag(word):
+        if flags.flag_takes_value(word):
             next(words, None)
     return None

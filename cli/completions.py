@@ -37,7 +37,7 @@ def complete_last_word(words: Sequence[str]) -> Completions:
     """Completions of the last of `words`, the words after `interlock`."""
     *before, current = words
     if before[:1] == ["help"]:
-        return _filter_completions([*_command_completions()], current)
+        return _completions_with_prefix([*_command_completions()], current)
     name, rest = split_command_and_arguments(before)
     parser = build_parser(name)
     with suppress(InterlockError):
@@ -48,9 +48,13 @@ def complete_last_word(words: Sequence[str]) -> Completions:
         at = parser.find_flag_action(flag)
         return _complete_value(at, current, flag + "=", typed) if at is not None else Completions([])
     if current.startswith("-") and (at is None or not at.option_strings):
-        return _filter_completions([Completion(*one) for one in parser.visible_flags_with_help()], current)
+        return _completions_with_prefix(
+            [Completion(*one) for one in parser.visible_flags_with_help()], current
+        )
     if name == "prompt" and not before:
-        return _filter_completions([*_command_completions(), Completion("help", "a command's help")], current)
+        return _completions_with_prefix(
+            [*_command_completions(), Completion("help", "a command's help")], current
+        )
     return _complete_value(at, current, "", typed) if at is not None else Completions([])
 
 
@@ -61,7 +65,7 @@ def _command_completions() -> Iterator[Completion]:
 def _complete_value(action: argparse.Action, typed: str, prefix: str, words: Sequence[str]) -> Completions:
     """Values of one argument; `words` are the words before it that belong to no flag."""
     if isinstance(action.type, ChoiceParser):
-        return _filter_completions([Completion(prefix + value) for value in action.type.values], typed)
+        return _completions_with_prefix([Completion(prefix + value) for value in action.type.values], typed)
     places = str(action.metavar or "").split(" ")
     here = places[min(len(words), len(places) - 1)] if len(places) > 1 else places[0]
     found: list[Completion] = []
@@ -79,14 +83,16 @@ def _complete_value(action: argparse.Action, typed: str, prefix: str, words: Seq
         return Completions([], "dirs", prefix)
     if here == "MODEL" and typed.startswith(f"{prefix}script:"):
         return Completions([], "files", f"{prefix}script:")
-    return _filter_completions([Completion(prefix + word.value, word.description) for word in found], typed)
+    return _completions_with_prefix(
+        [Completion(prefix + word.value, word.description) for word in found], typed
+    )
 
 
-def _filter_completions(words: Sequence[Completion], typed: str) -> Completions:
+def _completions_with_prefix(words: Sequence[Completion], typed: str) -> Completions:
     return Completions([word for word in words if word.value.startswith(typed)])
 
 
-def _complete_runs(_: Sequence[str]) -> list[Completion]:
+def _run_completions(_: Sequence[str]) -> list[Completion]:
     newest = Client.for_this_user().runs(limit=_MOST)
     runs = [Completion(row.run, to_one_line(f"{row.status}: {row.title}", _TITLE)) for row in newest]
     return [*runs, Completion("latest", "the newest of this folder")] if runs else []
@@ -97,13 +103,13 @@ def _named_run_or_placeholder(words: Sequence[str]) -> str:
     return Client.for_this_user().find_run(words[0]).run if words else "-"
 
 
-def _complete_steps(words: Sequence[str]) -> list[Completion]:
+def _step_completions(words: Sequence[str]) -> list[Completion]:
     run, client = _named_run_or_placeholder(words), Client.for_this_user()
     nodes = {step.step: step.node for step in client.steps(run) if not step.depth}
     return [Completion(str(one.step), nodes.get(one.step, one.source)) for one in client.checkpoints(run)]
 
 
-def _complete_requests(words: Sequence[str]) -> list[Completion]:
+def _request_completions(words: Sequence[str]) -> list[Completion]:
     waiting = [
         request.fields
         for request in Client.for_this_user().waiting_requests(_named_run_or_placeholder(words))
@@ -115,7 +121,7 @@ def _complete_requests(words: Sequence[str]) -> list[Completion]:
     ]
 
 
-def _complete_workflows(_: Sequence[str]) -> list[Completion]:
+def _workflow_completions(_: Sequence[str]) -> list[Completion]:
     files = [
         file for root in (Path.cwd(), Path.home()) for file in sorted((root / WORKFLOWS_FOLDER).glob("*.py"))
     ]
@@ -124,13 +130,13 @@ def _complete_workflows(_: Sequence[str]) -> list[Completion]:
     return [Completion(name, about) for name, about in {**installed, **own, **PIPELINES}.items()]
 
 
-def _complete_tools(_: Sequence[str]) -> list[Completion]:
+def _tool_completions(_: Sequence[str]) -> list[Completion]:
     from interlock.tools import NAMES
 
     return [Completion(name) for name in sorted(NAMES)]
 
 
-def _complete_models(_: Sequence[str]) -> list[Completion]:
+def _model_completions(_: Sequence[str]) -> list[Completion]:
     routed = Completion("auto", "routed, per prompt")
     return [
         routed,
@@ -139,7 +145,7 @@ def _complete_models(_: Sequence[str]) -> list[Completion]:
     ]
 
 
-def _complete_modes(_: Sequence[str]) -> list[Completion]:
+def _mode_completions(_: Sequence[str]) -> list[Completion]:
     from interlock.prompts import list_prompt_names
 
     return [
@@ -147,7 +153,7 @@ def _complete_modes(_: Sequence[str]) -> list[Completion]:
     ]
 
 
-def _complete_calls(words: Sequence[str]) -> list[Completion]:
+def _call_completions(words: Sequence[str]) -> list[Completion]:
     return [
         Completion(str(number), call.tool)
         for number, call in enumerate(Client.for_this_user().calls(_named_run_or_placeholder(words)), 1)
@@ -155,14 +161,14 @@ def _complete_calls(words: Sequence[str]) -> list[Completion]:
 
 
 _COMPLETERS: dict[str, Callable[[Sequence[str]], list[Completion]]] = {
-    "RUN": _complete_runs,
-    "STEP": _complete_steps,
-    "ID": _complete_requests,
-    "--call": _complete_calls,
-    "WORKFLOW": _complete_workflows,
-    "TOOL": _complete_tools,
-    "TOOLS": _complete_tools,
-    "MODEL": _complete_models,
-    "MODE": _complete_modes,
+    "RUN": _run_completions,
+    "STEP": _step_completions,
+    "ID": _request_completions,
+    "--call": _call_completions,
+    "WORKFLOW": _workflow_completions,
+    "TOOL": _tool_completions,
+    "TOOLS": _tool_completions,
+    "MODEL": _model_completions,
+    "MODE": _mode_completions,
 }
 """An argument's placeholder, or a flag with a different set of values → the values that exist."""

@@ -80,7 +80,7 @@ def _drive_and_show_outcome(drive: "Callable[[_TerminalAsker], Outcome]", view: 
     try:
         with redirect_stdout_to_stderr(), client.explain_store_errors():
             outcome = drive(asker)
-            outcome = await_notifications(outcome, [*asker.notifying, outcome.notifying])
+            outcome = wait_for_notifications(outcome, [*asker.notifying, outcome.notifying])
             if not outcome.drained:
                 # Its thread holds a lock that an ordinary exit would wait for.
                 os._exit(outcome.exit_code)
@@ -138,7 +138,7 @@ class _StartupEndingView:
         self._view(event)
 
 
-def await_notifications(outcome: Outcome, notifications: "Sequence[Future[list[str]] | None]") -> Outcome:
+def wait_for_notifications(outcome: Outcome, notifications: "Sequence[Future[list[str]] | None]") -> Outcome:
     """Wait until these notifications are sent, and add their problems as warnings. Ctrl-C stops waiting."""
     try:
         problems = [line for one in dict.fromkeys(notifications) if one for line in one.result()]
@@ -197,8 +197,8 @@ def run_batch(
         try:
             if isinstance(given, InputError):
                 raise given
-            outcome = _run_batch_line(batch, line, workflow, given, options)
-            outcome = await_notifications(outcome, [outcome.notifying])
+            outcome = _start_or_resume_batch_line(batch, line, workflow, given, options)
+            outcome = wait_for_notifications(outcome, [outcome.notifying])
             write_json(outcome_fields(outcome))
             print_trace_if_debug(outcome, options)
             code = outcome.exit_code
@@ -217,7 +217,7 @@ def run_batch(
     return exit_code
 
 
-def _run_batch_line(
+def _start_or_resume_batch_line(
     batch: Batch, line: int, workflow: str, inputs: Mapping[str, Any], options: Options
 ) -> Outcome:
     run = batch.run_id_for_line(line)

@@ -170,14 +170,14 @@ def _build_fleet_options(args: Args, env: Mapping[str, str]) -> dict[str, Any]:
     is_detached = bool(args.detach or args.queue)
     if not is_detached and not args.repo and args.deliver is None and args.priority is None:
         return {}
-    from interlock.engine.client.fleet import Fleet, resolve_repository_option, submission_options
+    from interlock.engine.client.fleet import Fleet, parse_and_verify_repository_option, submission_options
 
     found: dict[str, Any] = {"moves_queue": bool(args.queue)}
     if is_detached:
         fleet = Fleet(resolve_state_directory(env))
         found["queue"] = args.queue or (GIT_QUEUE if args.repo else fleet.host_queue_name())
     if args.repo:
-        found["repository"] = resolve_repository_option(args.repo, args.deliver or "patch")
+        found["repository"] = parse_and_verify_repository_option(args.repo, args.deliver or "patch")
     elif args.deliver:
         raise UserError("--deliver belongs to --repo: it says what becomes of the clone.")
     if is_detached:

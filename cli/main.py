@@ -37,10 +37,10 @@ def run_command_line(arguments: Sequence[str], own_process: bool) -> int:
 
     code = reserve_stack_space(command_line.run_command_line)(list(arguments), own_process)
     if "interlock.engine.client" in sys.modules:
-        from interlock.engine.client import flush_telemetry
+        from interlock.engine.client import flush_telemetry_and_list_problems
         from interlock.state.text import make_visible
 
-        for line in flush_telemetry():
+        for line in flush_telemetry_and_list_problems():
             print(f"interlock: {make_visible(line)}", file=sys.stderr)
     return code
 

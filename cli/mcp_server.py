@@ -93,7 +93,7 @@ async def serve_mcp(workflows: "Mapping[str, Pipeline]", client: Client) -> None
         "interlock", version=version("interlock-agent"), on_list_tools=list_tools, on_call_tool=call_tool
     )
     with client.stop_on_signals(calls.stop_all_runs):
-        leaving = asyncio.create_task(calls.exit_when_answered())
+        leaving = asyncio.create_task(calls.exit_once_stopped_and_answered())
         async with stdio_server() as (read, write):
             await server.run(read, write, server.create_initialization_options())
         leaving.cancel()
@@ -123,7 +123,7 @@ class _OpenCalls:
             caller.stop_run()
         self._stopped.set()
 
-    async def exit_when_answered(self) -> None:
+    async def exit_once_stopped_and_answered(self) -> None:
         """Exit once every call is answered. Reading stdin, the process can't end in any other way."""
         await self._stopped.wait()
         while self._open:

@@ -72,7 +72,7 @@ class Parser(argparse.ArgumentParser):
     def add_run_argument(self) -> None:
         self.add_argument("run", metavar="RUN", help="run id, an unambiguous prefix, or latest")
 
-    def add_step_flag(self) -> None:
+    def add_required_step_flag(self) -> None:
         add_flag(
             self,
             "--at STEP",
@@ -145,7 +145,7 @@ class Parser(argparse.ArgumentParser):
         long = [(next((o for o in a.option_strings if o.startswith("--")), ""), a) for a in shown]
         return [(name or a.option_strings[0], (a.help or "").replace("%%", "%")) for name, a in long]
 
-    def is_value_flag(self, flag: str) -> bool:
+    def flag_takes_value(self, flag: str) -> bool:
         """Whether the word after `flag` is its value."""
         action = self.find_flag_action(flag)
         return action is not None and action.nargs != 0
@@ -162,7 +162,7 @@ class Parser(argparse.ArgumentParser):
                 words += rest
             elif not word.startswith("-") or word == "-":
                 words.append(word)
-            elif self.is_value_flag(word) and next(rest, None) is None:
+            elif self.flag_takes_value(word) and next(rest, None) is None:
                 return self.find_flag_action(word), words
         left = len(words)
         for action in self._actions:

@@ -51,7 +51,7 @@ class GraphFile:
             raise ConfigError(f"No file {str(self.file)!r}; expected a Python file with a LangGraph graph.")
         settings = _apply_langgraph_json(self.listing) if self.listing else {}
         module = _import_file(self.file, self.file.read_bytes())
-        found = _require_graph(module, self.file, self.attribute)
+        found = _require_named_or_only_graph(module, self.file, self.attribute)
         try:
             made = from_langgraph(found, name, _graph_summary(module, found), types=_list_data_types(module))
         except InterlockError as error:
@@ -89,7 +89,7 @@ def recorded_pipeline_class(source: Mapping[str, str]) -> type[Pipeline]:
     return ForeignWorkflow if graph_file_from_record(source) else Pipeline
 
 
-def read_langgraph_json(folder: Path) -> dict[str, GraphFile]:
+def read_graphs_of_langgraph_json(folder: Path) -> dict[str, GraphFile]:
     """Name → graph of a folder's `langgraph.json`. Raises `ConfigError` if that can't be read."""
     listing = folder / LISTING
     if not listing.is_file():
@@ -150,7 +150,7 @@ class LangGraphApp:
 def load_langgraph_app(folder: Path) -> LangGraphApp | None:
     """What the `langgraph.json` of a trusted folder asks of a server; None: there is none. Raises `ConfigError`."""
     listing = folder / LISTING
-    if not (graphs := read_langgraph_json(folder)):
+    if not (graphs := read_graphs_of_langgraph_json(folder)):
         return None
     settings = _apply_langgraph_json(listing)
     if "encryption" in settings:
@@ -242,7 +242,7 @@ def _import_file(file: Path, code: bytes) -> ModuleType:
     """Import the file; cached by content. What it prints goes to stderr."""
     try:
         with redirect_prints_to_stderr():
-            return _import_from_package(file) or _import_by_path(file, code)
+            return _import_if_in_package(file) or _import_by_path(file, code)
     except ModuleNotFoundError as error:
         if error.name is None or (file.parent / error.name.replace(".", "/")).exists():
             raise ConfigError(_import_error_message(file, error)) from error
@@ -292,7 +292,7 @@ def _import_by_path(file: Path, code: bytes) -> ModuleType:
     return made
 
 
-def _import_from_package(file: Path) -> ModuleType | None:
+def _import_if_in_package(file: Path) -> ModuleType | None:
     """Import a file of a package by its own name, so that its relative imports work; None: it is in none."""
     parts, folder = [file.stem] * (file.name != "__init__.py"), file.parent
     while (folder / "__init__.py").is_file():
@@ -305,7 +305,7 @@ def _import_from_package(file: Path) -> ModuleType | None:
     return made if os.path.realpath(made.__file__ or "") == str(file) else None
 
 
-def _require_graph(module: ModuleType, file: Path, attribute: str) -> Any:
+def _require_named_or_only_graph(module: ModuleType, file: Path, attribute: str) -> Any:
     graphs = {
         name: one
         for name, one in vars(module).items()

@@ -139,10 +139,10 @@ class Options:
         """Return what configures runs of a folder, without the flags that aren't settings."""
         from interlock.services.configuration import (  # deferred: fast commands don't ask
             ConfigurationSources,
-            load_configuration,
+            load_or_reuse_configuration,
         )
 
-        return load_configuration(
+        return load_or_reuse_configuration(
             ConfigurationSources(
                 folder, self.user_home, self.env, self.overrides, trusted=self.skip_trust or None
             )

@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 from interlock.engine.driver.drive import pending_interrupts
 from interlock.engine.read import list_runs
 from interlock.engine.store import Store, explain_store_errors
-from interlock.engine.store.approvals import list_request_interrupts, set_awaited_interrupts
+from interlock.engine.store.approvals import list_keys_interrupts_and_answers, set_awaited_interrupts
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.runs import list_run_statuses, set_run_status
-from interlock.engine.store.saver import Saver, awaited_subtask, compute_run_status
+from interlock.engine.store.saver import Saver, awaited_subtask, compute_status_and_outcome
 from interlock.graphs import is_pipeline, load_pipeline
 from interlock.graphs.graph import Compiled
 from interlock.graphs.pipeline import Pipeline
@@ -37,14 +37,14 @@ class CheckpointStatus(NamedTuple):
     """Key of each request the graph is interrupted for → LangGraph's id."""
 
 
-def rebuild_run_status_from_checkpoints(
+def rebuild_run_statuses_from_checkpoints(
     home: Path, on_progress: OnProgress = lambda _done, _total: None
 ) -> list[str]:
     """Make the rows agree with the checkpoints; return one line per run whose rows didn't."""
-    return asyncio.run(_rebuild_all_statuses(home, on_progress))
+    return asyncio.run(_rebuild_undriven_statuses(home, on_progress))
 
 
-async def _rebuild_all_statuses(home: Path, on_progress: OnProgress) -> list[str]:
+async def _rebuild_undriven_statuses(home: Path, on_progress: OnProgress) -> list[str]:
     store = Store(home)
     with explain_store_errors(store.path), closing(store.connect("FULL")) as conn:
         driven = {row.run for row in list_runs(home, "running")}  # their drivers own those rows
@@ -66,7 +66,7 @@ async def _rebuild_all_statuses(home: Path, on_progress: OnProgress) -> list[str
             )
             if truth is not None and (row[0], truth.status) != ("cancelled", "open"):  # a person ended it
                 found += _describe_status_differences(conn, run, tuple(row), truth)
-                _write_status(conn, run, truth)
+                _write_status_and_awaited_interrupts(conn, run, truth)
         return found
 
 
@@ -78,7 +78,7 @@ async def _read_checkpoint_status(
     newest = saver.get_tuple({"configurable": {"thread_id": run, "checkpoint_ns": ""}})
     if newest is None:
         return None
-    status, outcome = compute_run_status(newest.checkpoint["channel_values"], declared.outcome)
+    status, outcome = compute_status_and_outcome(newest.checkpoint["channel_values"], declared.outcome)
     app = compiled(declared.name)
     if find_missing_pending_nodes(newest.checkpoint["channel_values"], app.nodes):
         return None  # a processor is due, which is known only in the run's folder
@@ -95,7 +95,7 @@ def _describe_status_differences(
     found: list[str] = []
     if row != truth[:3]:
         found.append(f"run {run}: the row says {row!r}, the checkpoints {truth[:3]!r}")
-    rows = list_request_interrupts(conn, run)
+    rows = list_keys_interrupts_and_answers(conn, run)
     stored = {key: name for key, name, answer in rows if name is not None and answer is None}
     answered = {key for key, _, answer in rows if answer is not None}
     waits = {key: name for key, name in truth.waits.items() if key not in answered}
@@ -106,7 +106,7 @@ def _describe_status_differences(
     return found
 
 
-def _write_status(conn: Connection, run: str, truth: CheckpointStatus) -> None:
+def _write_status_and_awaited_interrupts(conn: Connection, run: str, truth: CheckpointStatus) -> None:
     with conn.transaction():
         set_run_status(conn, run, truth.status, truth.outcome, truth.step)
         set_awaited_interrupts(conn, run, truth.waits)

@@ -17,9 +17,14 @@ from interlock.engine.masking import load_folder_redactor
 from interlock.engine.optional_rooms import load_fleet_entry_point
 from interlock.engine.read import RunRow, list_runs
 from interlock.engine.store import Store, open_reader
-from interlock.engine.store.blobs import open_repository_with_snapshots, store_snapshot
+from interlock.engine.store.blobs import open_repository_with_snapshots, store_snapshot_if_missing
 from interlock.engine.store.runs import read_options, read_repository_option
-from interlock.engine.store.snapshots import Snapshot, list_planned_paths, list_snapshots, read_unsaved_calls
+from interlock.engine.store.snapshots import (
+    Snapshot,
+    list_call_keys_and_planned_paths,
+    list_snapshots,
+    read_calls_without_snapshots,
+)
 from interlock.engine.store.workspaces import record_snapshot_of_person_changes
 from interlock.services.configuration import load_default_configuration
 from interlock.services.files.filesystem import read_truncated_text
@@ -49,7 +54,7 @@ _NAMED = 5
 """Maximum paths listed in an error."""
 
 
-def find_commit_at_step(home: Path, run: str, step: int) -> tuple[str, str] | None:
+def find_repository_and_commit_at_step(home: Path, run: str, step: int) -> tuple[str, str] | None:
     """Repository and commit of the files at a root step; None: the run has no snapshots."""
     found = list_snapshots(home, run)
     done = [s for s in found if s.root_step + 1 <= step and s.after]
@@ -73,7 +78,7 @@ class RunFiles:
     def shadow_repository(self) -> ShadowRepository:
         return ShadowRepository(self.repository_folder)
 
-    def snapshot_now(self) -> str:
+    def finish_restore_and_take_snapshot(self) -> str:
         """Snapshot the current workspace, after finishing what an earlier command left half done."""
         root = Path(self.run.workspace)
         if not root.is_dir():
@@ -94,8 +99,8 @@ class RunFiles:
 
     def plan_restore(self, step: int) -> tuple[RestorePlan, SnapshotContents]:
         """The work that restores the workspace to a root step, and its current contents."""
-        found = find_commit_at_step(self.home, self.run.run, step)
-        now = self.shadow_repository.read_contents(self.snapshot_now())
+        found = find_repository_and_commit_at_step(self.home, self.run.run, step)
+        now = self.shadow_repository.read_contents(self.finish_restore_and_take_snapshot())
         if found is None:
             return RestorePlan(self.run.workspace, str(self.repository_folder)), now
         name, commit = found
@@ -120,7 +125,7 @@ class RunFiles:
             if snapshot.before != snapshot.after:
                 found.add_changes(
                     *(
-                        self.read_snapshot_contents(s or self.snapshot_now())
+                        self.read_snapshot_contents(s or self.finish_restore_and_take_snapshot())
                         for s in (snapshot.before, snapshot.after)
                     )
                 )
@@ -131,7 +136,12 @@ class RunFiles:
         found = [*call_snapshots]
         if not (changed := self.find_paths_touched_by_calls(found).first.keys()):
             return set()
-        there = self.read_snapshot_contents(found[-1].after or self.snapshot_now()).files.keys() | changed
+        there = (
+            self.read_snapshot_contents(
+                found[-1].after or self.finish_restore_and_take_snapshot()
+            ).files.keys()
+            | changed
+        )
         return (
             find_generated_paths(
                 there, self.read_snapshot_contents(found[0].before).files.keys(), self.paths_written_by_tools
@@ -143,7 +153,7 @@ class RunFiles:
     def paths_written_by_tools(self) -> set[str]:
         """What file tools wrote."""
         root = Path(self.run.workspace)
-        planned = list_planned_paths(self.home, self.run.run)
+        planned = list_call_keys_and_planned_paths(self.home, self.run.run)
         return {
             str((root / path).relative_to(root)) for _, path in planned if (root / path).is_relative_to(root)
         }
@@ -186,7 +196,7 @@ class RunFiles:
         Generated files that changed since stay as they are.
         """
         done = self.find_paths_touched_by_calls(call_snapshots)
-        now = self.read_snapshot_contents(self.snapshot_now())
+        now = self.read_snapshot_contents(self.finish_restore_and_take_snapshot())
         changed = {path for path in done.last if not done.can_undo(path, now.files.get(path))}
         for path in changed & self.find_paths_generated_by_calls(call_snapshots):
             del done.first[path], done.last[path]
@@ -198,7 +208,7 @@ class RunFiles:
             )
         then = {path: kept for path, kept in {**now.files, **done.first}.items() if kept}
         folders = {path: mode for path, mode in now.folders.items() if path not in done.folders_made}
-        folders = dict(sorted({**folders, **_parent_folders(then, now), **done.folders_gone}.items()))
+        folders = dict(sorted({**folders, **_parent_folder_modes(then, now), **done.folders_gone}.items()))
         work = plan_restore(
             now, SnapshotContents(then, folders), Path(self.run.workspace), self.repository_folder
         )
@@ -238,7 +248,7 @@ class TouchedPaths:
         )
 
 
-def _parent_folders(files: Iterable[str], now: SnapshotContents) -> dict[str, int]:
+def _parent_folder_modes(files: Iterable[str], now: SnapshotContents) -> dict[str, int]:
     """The files' parent folders, with their modes."""
     found: dict[str, int] = {}
     for path in files:
@@ -281,7 +291,7 @@ def take_folder_snapshot(home: Path, root: Path, run: str) -> str:
         made.save_and_close()
 
 
-def find_call_snapshots(home: Path, run: RunRow, call: str | None) -> list[Snapshot]:
+def require_call_snapshots(home: Path, run: RunRow, call: str | None) -> list[Snapshot]:
     """The snapshots of a run's own calls, or of one of them. Raises `UserError` if there are none."""
     found = [s for s in list_snapshots(home, run.run) if not s.inherited]
     if call is not None:
@@ -291,7 +301,7 @@ def find_call_snapshots(home: Path, run: RunRow, call: str | None) -> list[Snaps
         found = [s for s in found if s.call_key == key]
     if not found:
         what = f"Call {call!r} of run {run.run!r}" if call else f"Run {run.run!r}"
-        if line := _unsaved_calls_line(home, run.run):
+        if line := _calls_without_snapshots_line(home, run.run):
             raise UserError(f"{what} can't be taken back. {line}")
         raise UserError(
             f"{what} has no snapshots: it changed nothing, or they were off (see: interlock doctor)."
@@ -299,7 +309,7 @@ def find_call_snapshots(home: Path, run: RunRow, call: str | None) -> list[Snaps
     return found
 
 
-def list_snapshots_of_in_place_fork(home: Path, run: RunRow) -> list[Snapshot]:
+def list_snapshots_if_in_place_fork(home: Path, run: RunRow) -> list[Snapshot]:
     """All snapshots of a fork in its parent's folder, with those it inherited; empty for any other run."""
     found = list_snapshots(home, run.run)
     here = shadow_repository_name(Path(run.workspace))
@@ -309,7 +319,11 @@ def list_snapshots_of_in_place_fork(home: Path, run: RunRow) -> list[Snapshot]:
 def diff_calls(home: Path, run: RunRow, call_snapshots: list[Snapshot]) -> str:
     """What these calls changed, as a git diff from before the first to after the last."""
     files = RunFiles(home, run)
-    ends = [(s.before, s.after or files.snapshot_now()) for s in call_snapshots if s.before != s.after]
+    ends = [
+        (s.before, s.after or files.finish_restore_and_take_snapshot())
+        for s in call_snapshots
+        if s.before != s.after
+    ]
     open_repository_with_snapshots(
         home, files.repository_folder, dict.fromkeys(commit for pair in ends for commit in pair)
     )
@@ -327,7 +341,9 @@ def diff_calls(home: Path, run: RunRow, call_snapshots: list[Snapshot]) -> str:
     paths = sorted(changed - generated)
     shown = (
         files.shadow_repository.diff_paths(
-            call_snapshots[0].before, call_snapshots[-1].after or files.snapshot_now(), paths
+            call_snapshots[0].before,
+            call_snapshots[-1].after or files.finish_restore_and_take_snapshot(),
+            paths,
         )
         if paths
         else ""
@@ -345,12 +361,14 @@ def _generated_files_line(generated: set[str]) -> str:
 def unrestorable_changes_line(home: Path, run: RunRow) -> str:
     """A line on what can't be taken back: calls without snapshots, and files of included directories; else empty."""
     return " ".join(
-        line for line in (_unsaved_calls_line(home, run.run), _included_directories_line(home, run)) if line
+        line
+        for line in (_calls_without_snapshots_line(home, run.run), _included_directories_line(home, run))
+        if line
     )
 
 
-def _unsaved_calls_line(home: Path, run: str) -> str:
-    found = read_unsaved_calls(home, run)
+def _calls_without_snapshots_line(home: Path, run: str) -> str:
+    found = read_calls_without_snapshots(home, run)
     if found is None:
         return ""
     from interlock.engine.read.calls import list_calls
@@ -382,7 +400,7 @@ def _included_directories_line(home: Path, run: RunRow) -> str:
 def check_calls_wrote_inside_workspace(home: Path, run: RunRow, call_snapshots: Iterable[Snapshot]) -> None:
     """Raises `UserError` if one of these calls wrote a file outside the workspace."""
     keys, root = {s.call_key for s in call_snapshots}, Path(run.workspace)
-    paths = [str(root / path) for key, path in list_planned_paths(home, run.run) if key in keys]
+    paths = [str(root / path) for key, path in list_call_keys_and_planned_paths(home, run.run) if key in keys]
     if outside := [path for path in paths if not Path(path).is_relative_to(root)]:
         raise UserError(
             f"{_format_paths(outside)} lies in an included directory, of whose files nothing is kept, so nothing was "
@@ -402,13 +420,13 @@ class FileChange(NamedTuple):
     path: str
 
 
-def list_file_changes(plan: RestorePlan, now: SnapshotContents) -> Iterator[FileChange]:
+def list_planned_file_changes(plan: RestorePlan, current: SnapshotContents) -> Iterator[FileChange]:
     """Each change the work makes."""
     yield from (FileChange("D", path) for path in plan.gone)
-    yield from (FileChange("M" if path in now.files else "A", path) for path, _, _ in plan.files)
+    yield from (FileChange("M" if path in current.files else "A", path) for path, _, _ in plan.files)
 
 
-def read_repository_of_run(home: Path, run: str) -> dict[str, str]:
+def read_repository_option_of_run(home: Path, run: str) -> dict[str, str]:
     """What a run's options say of its repository; empty: it works in a folder."""
     with open_reader(home) as conn:
         return read_repository_option(conn, run) if conn else {}
@@ -416,13 +434,15 @@ def read_repository_of_run(home: Path, run: str) -> dict[str, str]:
 
 def is_run_on_other_host(home: Path, run: RunRow) -> bool:
     """Whether a run works in a clone that isn't on this host."""
-    repository = read_repository_of_run(home, run.run)
+    repository = read_repository_option_of_run(home, run.run)
     at_host = repository.get("at", "").startswith(f"{os.uname().nodename}:")
     return bool(repository) and not (at_host and Path(run.workspace).is_dir())
 
 
 @contextmanager
-def provide_local_files(home: Path, run: RunRow, *, needs_workspace: bool = True) -> Generator[RunRow]:
+def provide_run_with_local_files(
+    home: Path, run: RunRow, *, needs_workspace: bool = True
+) -> Generator[RunRow]:
     """Yield the run with its files on this host: a clone for the block, where the run's own is on another host.
 
     `needs_workspace`: false if its snapshots will do. Raises `RunError` if the repository can't be cloned.
@@ -445,9 +465,9 @@ def provide_local_files(home: Path, run: RunRow, *, needs_workspace: bool = True
         shutil.rmtree(made.folder, ignore_errors=True)
 
 
-def check_not_delivered(home: Path, run: RunRow) -> None:
+def check_run_not_delivered(home: Path, run: RunRow) -> None:
     """Raises `UserError` for a run on a repository whose changes have left its clone."""
-    if run.status == "done" and read_repository_of_run(home, run.run):
+    if run.status == "done" and read_repository_option_of_run(home, run.run):
         raise UserError(
             f"Run {run.run!r} is done, and what it changed was delivered: it can't be undone here. Go on from one of "
             f"its steps: interlock fork {run.run} --at STEP"
@@ -456,9 +476,9 @@ def check_not_delivered(home: Path, run: RunRow) -> None:
 
 def store_person_changes_of_repository_run(home: Path, run: RunRow, local_run: RunRow) -> None:
     """After a person changed a run's files: whoever drives a run on a repository next has them, too."""
-    if not read_repository_of_run(home, run.run):
+    if not read_repository_option_of_run(home, run.run):
         return
     commit = take_folder_snapshot(home, Path(local_run.workspace), run.run)
     with Store(home).write_transaction() as conn:
-        store_snapshot(conn, RunFiles(home, local_run).shadow_repository, commit)
+        store_snapshot_if_missing(conn, RunFiles(home, local_run).shadow_repository, commit)
         record_snapshot_of_person_changes(conn, run.run, commit, elsewhere=local_run != run)

@@ -59,7 +59,7 @@ class StudioGraph(CompiledStateGraph[Any, Deps, Any, Any]):
         )
         async with _open_drive(self.workflow, run, input) as drive:
             for item in waiting:
-                _record_answer(
+                _record_answer_if_unanswered(
                     drive, item.value, _resume_value(cast(Command[Any], input).resume, item.id, len(waiting))
                 )
             if isinstance(input, Mapping):
@@ -137,7 +137,7 @@ def _resume_value(resume: Any, interrupt: str, waiting_count: int) -> Any:
     return cast(Any, resume) if waiting_count == 1 else None
 
 
-def _record_answer(drive: Drive, key: str, reply: Any) -> None:
+def _record_answer_if_unanswered(drive: Drive, key: str, reply: Any) -> None:
     approvals = drive.services.deps.approvals
     request = approvals.find_request(key)
     if reply is None or request is None or approvals.find_answer(key) is not None:

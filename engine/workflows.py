@@ -21,7 +21,7 @@ from interlock.engine.graph_files import (
     GraphFile,
     graph_file_from_record,
     parse_graph_path,
-    read_langgraph_json,
+    read_graphs_of_langgraph_json,
 )
 from interlock.engine.options import LISTING, WORKFLOWS_FOLDER, WORKFLOWS_GROUP, Options
 from interlock.engine.user_code import FORBIDDEN, check_user_code_allowed
@@ -85,7 +85,7 @@ class WorkflowSource:
             return self.graph.load(self.name)
         if self.file is not None:
             return _load_workflow_file(self.file, self.name, _read_code(self.file))
-        return _load_entry_point(self)
+        return _load_entry_point_workflow(self)
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ def find_workflow_sources(root: Path, home: Path, trusted: bool) -> dict[str, Wo
         for point in find_entry_points(WORKFLOWS_GROUP)
     }
     folders = [home / WORKFLOWS_FOLDER, *(_project_workflow_folders(root, home) if trusted else ())]
-    for name, graph in (read_langgraph_json(root) if trusted else {}).items():
+    for name, graph in (read_graphs_of_langgraph_json(root) if trusted else {}).items():
         found[name] = WorkflowSource(name, graph=graph)
     for file in (file for folder in folders for file in _workflow_files(folder)):
         found[_workflow_name(file)] = WorkflowSource(_workflow_name(file), file)
@@ -145,7 +145,7 @@ def ignored_workflows_warning(options: Options) -> list[str]:
         for folder in _project_workflow_folders(root, options.user_home)
         for f in _workflow_files(folder)
     ]
-    files += [ProjectFile(root / LISTING)] if read_langgraph_json(root) else []
+    files += [ProjectFile(root / LISTING)] if read_graphs_of_langgraph_json(root) else []
     return ignored_files_warning(files, root)
 
 
@@ -169,12 +169,12 @@ def find_workflow(name: str, options: Options) -> tuple[Pipeline, dict[str, str]
     ):
         if _workflow_name(file) == name:
             raise _untrusted_error(name, file, root)
-    if not options.trusts(root) and name in read_langgraph_json(root):
+    if not options.trusts(root) and name in read_graphs_of_langgraph_json(root):
         raise _untrusted_error(name, root / LISTING, root)
     return load_pipeline(name), None
 
 
-def require_only_graph(options: Options) -> str:
+def require_only_graph_name(options: Options) -> str:
     """The graph that the folder's `langgraph.json` names, if there is one. Raises `UserError`."""
     names = [name for name, source in _register_sources(options).items() if source.graph]
     if len(names) != 1:
@@ -274,14 +274,14 @@ def _load_workflow_file(file: Path, name: str, code: bytes) -> Pipeline:
             f"{file}:1: {name!r} is one of Interlock's own workflows; expected another file name."
         )
     try:
-        made = execute_file(file, code)
+        made = execute_file_as_module(file, code)
         with redirect_prints_to_stderr():
             return _to_checked_workflow(made.__dict__.get("WORKFLOW"), name, str(made.__doc__ or ""))
     except THEIR_ERRORS as error:
         raise ConfigError(_load_error_message(file, name, code, error)) from error
 
 
-def execute_file(file: Path, code: bytes) -> ModuleType:
+def execute_file_as_module(file: Path, code: bytes) -> ModuleType:
     """Execute the file as its own module, its output redirected to stderr. Raises whatever the file raises."""
     check_user_code_allowed(str(file))
     made = ModuleType(f"interlock_file_{hashlib.sha256(code).hexdigest()[:16]}", f"File {file}.")
@@ -297,7 +297,7 @@ def execute_file(file: Path, code: bytes) -> ModuleType:
 
 
 @cache
-def _load_entry_point(source: WorkflowSource) -> Pipeline:
+def _load_entry_point_workflow(source: WorkflowSource) -> Pipeline:
     point = source.entry_point
     assert point is not None
     try:

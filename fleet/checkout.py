@@ -17,14 +17,14 @@ from interlock.engine.store.runs import check_run_id, read_repository_option
 from interlock.engine.store.workspaces import (
     NOWHERE,
     RunLocation,
-    change_folder_in_run_rows,
+    change_folder_of_runs_in_same_clone,
     find_newest_snapshot,
-    make_extended_moved_from_option,
+    moved_from_option_with_location,
     read_run_location,
 )
 from interlock.fleet.commits import Commits, restore_commits
 from interlock.fleet.mirrors import Mirror, require_repository
-from interlock.services.configuration import ConfigurationSources, load_configuration
+from interlock.services.configuration import ConfigurationSources, load_or_reuse_configuration
 from interlock.services.files.disk import make_private_directory
 from interlock.services.files.workspace import open_workspace
 from interlock.services.process.identity import process_start_time
@@ -80,13 +80,13 @@ class Checkout:
         if now != self.previous_place or (self.snapshot and find_newest_snapshot(conn, run) != self.snapshot):
             raise BusyError(f"Run {run!r} went on elsewhere meanwhile.")
         note = _MOVED.format(new=str(self.folder), old=now.folder) if now.at else ""
-        change_folder_in_run_rows(conn, run, now, str(self.folder), self.options, note)
+        change_folder_of_runs_in_same_clone(conn, run, now, str(self.folder), self.options, note)
 
 
 def load_worker_fleet_settings(env: Mapping[str, str]) -> FleetSettings:
     """Return the settings of the worker's user: no project's count."""
     home = Path.home()
-    return load_configuration(
+    return load_or_reuse_configuration(
         ConfigurationSources(home, home, env, trusted=False)
     ).loaded_settings.settings.fleet
 
@@ -140,7 +140,7 @@ def _prepare_checkout(
         _recreate_clone(home, mirror, commit, folder, snapshot)
     now = {**options, "commit": commit, "at": at}
     if previous_place.at not in ("", at, NOWHERE):
-        now["moved_from"] = make_extended_moved_from_option(options, previous_place.at)
+        now["moved_from"] = moved_from_option_with_location(options, previous_place.at)
     trusted, isolated = (
         settings.is_trusted_repository(repository.url),
         settings.should_isolate_repository(repository.url),

@@ -22,10 +22,10 @@ from interlock.engine.driver.delegation import derive_run_id
 from interlock.engine.driver.run_definition import restore_options
 from interlock.engine.options import Options, Outcome
 from interlock.engine.read import RunRow, find_exact_run, find_run
-from interlock.engine.run_files import read_repository_of_run
+from interlock.engine.run_files import read_repository_option_of_run
 from interlock.engine.store import Store, open_reader
 from interlock.engine.store.blobs import open_repository_with_snapshots, store_blob
-from interlock.engine.store.queue import mark_run_failed
+from interlock.engine.store.queue import mark_run_failed_and_revoke_lease
 from interlock.engine.store.runs import read_run_options
 from interlock.engine.store.workspaces import (
     does_run_exist,
@@ -65,7 +65,7 @@ def deliver_run_changes(home: Path, checkout: Checkout, outcome: Outcome, option
     try:
         pushing = _store_changes_and_start_push(home, checkout, outcome, options)
     except InterlockError as error:
-        _record_delivery_failure(home, outcome.run, str(error))
+        _fail_run_after_delivery_error(home, outcome.run, str(error))
         return
     if not pushing:
         shutil.rmtree(checkout.folder, ignore_errors=True)
@@ -84,7 +84,7 @@ def _store_changes_and_start_push(home: Path, checkout: Checkout, outcome: Outco
         first, last = find_first_snapshot(conn, outcome.run), find_newest_snapshot(conn, outcome.run)
     if checkout.options["deliver"] == "none":
         return False
-    what, kept = {**checkout.options}, read_repository_of_run(home, outcome.run)
+    what, kept = {**checkout.options}, read_repository_option_of_run(home, outcome.run)
     what |= {UNKEPT: kept[UNKEPT]} if UNKEPT in kept else {}
     elsewhere = (place for place in what.get(UNKEPT, "").splitlines() if place != what["at"])
     unread, commits = [f"{_GIT} in {place}: its commits couldn't be kept" for place in elsewhere], None
@@ -116,7 +116,10 @@ def _store_changes_and_start_push(home: Path, checkout: Checkout, outcome: Outco
     with Store(home).write_transaction() as conn:
         if patch:
             store_blob(
-                conn, f"patches/{outcome.run}", _undelivered_paths_header(left) + patch, owner=outcome.run
+                conn,
+                f"patches/{outcome.run}",
+                _undelivered_paths_patch_header(left) + patch,
+                owner=outcome.run,
             )
         if commits:
             store_blob(conn, f"commits/{outcome.run}", commits, owner=outcome.run)
@@ -135,7 +138,7 @@ def _store_changes_and_start_push(home: Path, checkout: Checkout, outcome: Outco
 
 def _list_undelivered_files(checkout: Checkout, snapshots: ShadowRepository, snapshot: str) -> list[str]:
     kept = {*snapshots.read_contents(snapshot).files} if snapshot else set[str]()
-    entries = _tree_entries(checkout.mirror, checkout.options["commit"])
+    entries = _tree_entries_by_path(checkout.mirror, checkout.options["commit"])
     return _list_undelivered_paths(
         checkout.folder, kept, {path: about.split()[2] for path, about in entries.items()}
     )
@@ -176,7 +179,7 @@ def _iterate_undelivered_paths(
                 )
             elif entry.name != ".git" and not _is_empty_folder(entry.path):
                 yield f"{path}/"
-        elif path not in delivered and cloned_blob_ids.get(path) != _blob_id_or_empty(Path(entry)):
+        elif path not in delivered and cloned_blob_ids.get(path) != _git_blob_id_or_empty(Path(entry)):
             yield path
 
 
@@ -188,15 +191,15 @@ def _is_empty_folder(folder: str) -> bool:
         return False
 
 
-def _blob_id_or_empty(file: Path) -> str:
+def _git_blob_id_or_empty(file: Path) -> str:
     """Return Git's id of a file's bytes, or of a link's target; empty if it can't be read."""
     try:
-        return _blob_id(file)
+        return _git_blob_id(file)
     except OSError:
         return ""
 
 
-def _blob_id(file: Path) -> str:
+def _git_blob_id(file: Path) -> str:
     found = file.lstat()
     if stat.S_ISLNK(found.st_mode):
         target = os.fsencode(file.readlink())
@@ -210,14 +213,14 @@ def _blob_id(file: Path) -> str:
     return digest.hexdigest()
 
 
-def _tree_entries(mirror: Mirror, commit: str) -> dict[str, str]:
+def _tree_entries_by_path(mirror: Mirror, commit: str) -> dict[str, str]:
     """Return the files of a commit: path → mode, kind and id."""
     listed = run_git("ls-tree", "-r", "-z", "--full-tree", commit, folder=mirror.folder)
     entries = (entry.partition("\t") for entry in listed.split("\0") if entry)
     return {path: about for about, _, path in entries}
 
 
-def _undelivered_paths_header(paths: Sequence[str]) -> bytes:
+def _undelivered_paths_patch_header(paths: Sequence[str]) -> bytes:
     """Return the lines before a patch, which `git apply` skips."""
     named = "".join(f"Not in this patch: {path!r}\n" for path in paths[:_MOST_NAMED])
     more = f"… and {len(paths) - _MOST_NAMED} more\n" if len(paths) > _MOST_NAMED else ""
@@ -235,7 +238,9 @@ def _list_new_likely_secret_files(
 ) -> list[str]:
     """Return files whose names suggest keys, that the run made and the commit that was cloned hasn't."""
     changed = [
-        entry.partition("\t")[2] for entry in snapshots.format_index_entries(first, last).split("\0") if entry
+        entry.partition("\t")[2]
+        for entry in snapshots.format_changed_index_entries(first, last).split("\0")
+        if entry
     ]
     found = [path for path in changed if _LIKELY_SECRET.fullmatch(path.rpartition("/")[2])]
     if not found:
@@ -268,9 +273,9 @@ def _open_snapshot_repository(home: Path, folder: Path, *commits: str) -> Shadow
     return open_repository_with_snapshots(home, home / "snapshots" / shadow_repository_name(folder), commits)
 
 
-def _record_delivery_failure(home: Path, run: str, why: str) -> None:
+def _fail_run_after_delivery_error(home: Path, run: str, why: str) -> None:
     with Store(home).write_transaction() as conn:
-        mark_run_failed(conn, run, "delivery", why)
+        mark_run_failed_and_revoke_lease(conn, run, "delivery", why)
 
 
 def _enqueue_push_run(
@@ -395,12 +400,11 @@ def _build_delivery_commit(
         run_git("read-tree", parent, folder=mirror.folder, env=env)
         kept_back = _paths_withheld_from_push(repository_options)
         if parent != repository_options["commit"]:
-            undone = _index_entries_resetting_committed_files(
-                mirror, snapshots, repository_options, parent, env
-            )
+            undone = _index_entries_restoring_cloned_files(mirror, snapshots, repository_options, parent, env)
             run_git("update-index", "-z", "--index-info", folder=mirror.folder, env=env, stdin_text=undone)
         changes = _filter_out_index_entries(
-            snapshots.format_index_entries(repository_options["first"], repository_options["last"]), kept_back
+            snapshots.format_changed_index_entries(repository_options["first"], repository_options["last"]),
+            kept_back,
         )
         run_git("update-index", "-z", "--index-info", folder=mirror.folder, env=env, stdin_text=changes)
         tree = run_git("write-tree", folder=mirror.folder, env=env)
@@ -436,7 +440,7 @@ def _is_pushable_commit(mirror: Mirror, cloned_commit: str, run_commit: str, env
     return not any(_LIKELY_SECRET.fullmatch(path.strip("\n").rpartition("/")[2]) for path in added)
 
 
-def _index_entries_resetting_committed_files(
+def _index_entries_restoring_cloned_files(
     mirror: Mirror,
     snapshots: ShadowRepository,
     repository_options: Mapping[str, str],
@@ -450,7 +454,7 @@ def _index_entries_resetting_committed_files(
         *snapshots.read_contents(repository_options["first"]).files,
         *snapshots.read_contents(repository_options["last"]).files,
     }
-    cloned = _tree_entries(mirror, repository_options["commit"])
+    cloned = _tree_entries_by_path(mirror, repository_options["commit"])
     gone = f"0 {'0' * 40}"
     return "".join(f"{cloned.get(path, gone)}\t{path}\0" for path in committed if path in known)
 

@@ -17,7 +17,11 @@ from interlock.engine.driver.run_definition import WORKER_DOOR
 from interlock.engine.options import Options
 from interlock.engine.store import Store
 from interlock.engine.store.leases import read_lease
-from interlock.engine.store.queue import mark_due_run_stopped, mark_run_failed, read_submission
+from interlock.engine.store.queue import (
+    mark_due_run_stopped,
+    mark_run_failed_and_revoke_lease,
+    read_submission,
+)
 from interlock.engine.store.rate_limits import FleetLimits, requeue_until_limit_allows
 from interlock.engine.store.runs import check_run_id, read_repository_option
 from interlock.engine.store.workspaces import set_repository_option
@@ -77,7 +81,7 @@ def _give_up_run_unless_driven(home: Path, run: str, kind: str, why: str) -> int
     with Store(home).write_transaction() as conn:
         lease = read_lease(conn, run)
         if lease is None or not lease.held:
-            mark_run_failed(conn, run, kind, why)
+            mark_run_failed_and_revoke_lease(conn, run, kind, why)
     return 0
 
 

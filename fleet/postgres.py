@@ -258,7 +258,7 @@ class Postgres(Adapter):
                 f"The server of {store_address_for_display(self.path)!r} is PostgreSQL "
                 f"{server // 10000}; expected 14 or newer."
             )
-        found = max((made for made, at in _read_schema_versions(conn).items() if at), default=0)
+        found = max((made for made, at in _read_schema_version_times(conn).items() if at), default=0)
         if found > SCHEMA_VERSION:
             raise StoreError(
                 f"The store {store_address_for_display(self.path)!r} was written by a newer Interlock "
@@ -269,11 +269,15 @@ class Postgres(Adapter):
             session.current = current
         return current if found else None
 
-    def migrate_schema(self, conn: PostgresConnection) -> None:
+    def create_or_migrate_schema(self, conn: PostgresConnection) -> None:
         """Unless somebody made the tables by `administrator_sql`: then it begins the audit only."""
         with conn.transaction():
             by_hand = max(
-                (made for made, at in _read_schema_versions(conn).items() if made >= COMPLETE and not at),
+                (
+                    made
+                    for made, at in _read_schema_version_times(conn).items()
+                    if made >= COMPLETE and not at
+                ),
                 default=None,
             )
             if by_hand is None:
@@ -299,7 +303,7 @@ class Postgres(Adapter):
         return "" if may else f"Role {role!r} of the store's database may only look."
 
 
-def _read_schema_versions(conn: Connection) -> dict[int, float]:
+def _read_schema_version_times(conn: Connection) -> dict[int, float]:
     """Return versions of the schema that were made, and when; 0: by `administrator_sql`, without an audit."""
     (there,) = conn.execute("select to_regclass('store_version') is not null").fetchone()
     return (
@@ -311,7 +315,7 @@ def _read_schema_versions(conn: Connection) -> dict[int, float]:
 
 def is_schema_newer_than_program(conn: Connection) -> bool:
     """Return whether a newer program has changed the schema: this one may end what it began, and begins nothing."""
-    return max(_read_schema_versions(conn), default=0) > SCHEMA_VERSION
+    return max(_read_schema_version_times(conn), default=0) > SCHEMA_VERSION
 
 
 class _CommitListener:

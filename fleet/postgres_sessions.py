@@ -59,7 +59,7 @@ class Session:
     """The schema is this version's."""
     audited: bool = False
 
-    def is_usable(self) -> bool:
+    def is_reusable(self) -> bool:
         """It is young, outside a transaction, and the server hasn't said anything, as it does at its end."""
         if self.conn.closed or time.monotonic() - self.made > _KEPT_S:
             return False
@@ -69,7 +69,7 @@ class Session:
 
     def return_to_pool_or_close(self) -> None:
         """For the next use, but not for long: the server has few connections."""
-        if not self.is_usable() or _kept.setdefault(self.key, self) is not self:
+        if not self.is_reusable() or _kept.setdefault(self.key, self) is not self:
             self.conn.close()
         elif self.timer is None:
             self.timer = Timer(_idle_s, _close_session_if_idle, [self])
@@ -97,7 +97,7 @@ def _close_session_if_idle(session: Session) -> None:
 
 
 @atexit.register
-def _close_all_sessions() -> None:
+def _close_pooled_sessions() -> None:
     for session in [*_kept.values()]:
         if session.key[0] == os.getpid():
             session.conn.close()
@@ -150,7 +150,7 @@ def acquire_session(path: Path, options: str) -> Session:
     """Return a session of its own; `return_to_pool_or_close` it after its use."""
     key = (os.getpid(), read_store_address(path), options)
     now = time.monotonic()
-    if (kept := _kept.pop(key, None)) and kept.is_usable():
+    if (kept := _kept.pop(key, None)) and kept.is_reusable():
         kept.used = now
         return kept
     if kept:

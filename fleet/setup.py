@@ -9,7 +9,7 @@ from interlock.engine.store import Store, explain_store_errors
 from interlock.fleet import queue_schema
 from interlock.fleet.checkout import load_worker_fleet_settings
 from interlock.fleet.postgres_schema import administrator_sql
-from interlock.services.sandbox.sandbox import check_sandbox_support, sandbox_error_cause
+from interlock.services.sandbox.sandbox import check_and_describe_sandbox_support, sandbox_error_cause
 from interlock.state.errors import SandboxError
 
 _INSTEAD = "Or start it without --sandbox and --workspaces: then it drives only runs in folders."
@@ -59,7 +59,7 @@ def describe_isolation(env: Mapping[str, str], *, sandbox_all: bool, takes_clone
         told.append(f"Runs on {'other ' if some else ''}repositories: {_INSIDE}.")
     try:
         if sandbox_all or takes_clones:
-            check_sandbox_support(env)
+            check_and_describe_sandbox_support(env)
     except SandboxError as error:
         if sandbox_all or not some:
             raise SandboxError(

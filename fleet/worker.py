@@ -22,7 +22,7 @@ from interlock.engine.store.rate_limits import admit_or_requeue_job, end_job_adm
 from interlock.engine.store.runs import set_run_error
 from interlock.fleet import drive_process, queue_schema, schedule_process
 from interlock.fleet.postgres import is_schema_newer_than_program
-from interlock.services.process.identity import ProcessIdentity, boot_id, host_name
+from interlock.services.process.identity import ProcessIdentity, boot_id, host_and_pid_namespace
 from interlock.state.errors import BusyError, StoreError
 from interlock.state.text import make_visible
 
@@ -227,7 +227,7 @@ class Worker:
             died = code != drive_process.TRY_AGAIN and not self._stopping
             self.report(f"{what}: put back: {said or _describe_exit(code)}")
             await self._write_with_retry(
-                partial(queue.retry_schedule_start, name=schedule, due=due, deaths=deaths + died)
+                partial(queue.retry_or_skip_schedule_start, name=schedule, due=due, deaths=deaths + died)
             )
 
     async def _run_process(
@@ -244,14 +244,20 @@ class Worker:
                 )
                 self._driving[label] = process
                 self.report(f"{label}: driven by process {process.pid}")
-                owner = ProcessIdentity(host_name(), boot_id(), process.pid, "")
-                return *await self._wait_for_exit(process, context), _last_printed_line(said), owner
+                owner = ProcessIdentity(host_and_pid_namespace(), boot_id(), process.pid, "")
+                return (
+                    *await self._wait_for_exit_and_forward_abort(process, context),
+                    _last_printed_line(said),
+                    owner,
+                )
         finally:
             for end in (stdin, lifeline):
                 os.close(end)
             self._driving.pop(label, None)
 
-    async def _wait_for_exit(self, process: Child, context: "JobContext") -> tuple[int, bool]:
+    async def _wait_for_exit_and_forward_abort(
+        self, process: Child, context: "JobContext"
+    ) -> tuple[int, bool]:
         deadline, aborted = 0.0, False
         while (code := process.poll()) is None:
             await asyncio.sleep(_LOOK_S)
@@ -295,7 +301,7 @@ class Worker:
                 return self._begin_shutdown(_UPGRADED)
             await self._write_with_retry(self._requeue_abandoned_runs)
             await self._write_with_retry(release_held_jobs)
-            await self._write_with_retry(lambda conn: queue.retry_abandoned_schedule_starts(conn, _STALLED_S))
+            await self._write_with_retry(lambda conn: queue.requeue_lost_schedule_starts(conn, _STALLED_S))
 
     def _requeue_abandoned_runs(self, conn: Connection) -> None:
         now = time.monotonic()
@@ -344,7 +350,7 @@ def _give_up_run_if_died_too_often(conn: Connection, run: str, steps: int, death
     last = queue.read_death_message(conn, run)
     why = f"its process or worker died {deaths} times without getting further" + (f"; {last}" if last else "")
     what_now = f"Look into it, then: interlock resume {run}"
-    queue.mark_run_failed(conn, run, "died", f"{why[0].upper()}{why[1:]}. {what_now}")
+    queue.mark_run_failed_and_revoke_lease(conn, run, "died", f"{why[0].upper()}{why[1:]}. {what_now}")
     return f"{run}: given up: {why}"
 
 

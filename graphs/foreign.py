@@ -23,7 +23,7 @@ from typing_extensions import override
 from interlock.graphs.foreign_callbacks import (
     ForeignCallbacks,
     find_tool_nodes,
-    patch_models_to_retry_streams,
+    patch_models_to_retry_without_streaming,
     patch_tool_node_calls,
     redirect_stdout_and_catch_exits,
 )
@@ -40,10 +40,10 @@ from interlock.graphs.foreign_requests import (
 )
 from interlock.graphs.langgraph_internals import (
     QUESTIONS,
-    compile_graph,
     copy_graph_with_saver,
-    drive_with_custom_stream,
-    input_fields,
+    drive_and_yield_custom_data,
+    ensure_compiled_graph,
+    input_field_types,
     is_langgraph_graph,
     make_server_runtime,
     node_timeouts,
@@ -51,7 +51,7 @@ from interlock.graphs.langgraph_internals import (
     types_named_by_graph,
 )
 from interlock.graphs.node_contract import restore_types_from_json
-from interlock.graphs.node_errors import NodeError, convert_node_errors, node_error_line
+from interlock.graphs.node_errors import NodeError, convert_node_errors_and_redirect_stdout, node_error_line
 from interlock.graphs.pipeline import Ending, Pipeline
 from interlock.graphs.stored_values import (
     StoredForm,
@@ -145,7 +145,7 @@ class ForeignWorkflow(Pipeline):
     speaks_langgraph: ClassVar[bool] = True
 
     @override
-    def declared_graph(self, depth: int | None = None) -> Any:
+    def build_uncompiled_graph(self, depth: int | None = None) -> Any:
         return ForeignGraph(self.name, self.graph)
 
     @override
@@ -158,7 +158,7 @@ class ForeignWorkflow(Pipeline):
     @property
     @override
     def accepts_non_object_input(self) -> bool:
-        return input_fields(self.graph) is None
+        return input_field_types(self.graph) is None
 
     @override
     def parse_program_input(self, value: Any) -> WorkflowInput:
@@ -299,18 +299,18 @@ class ForeignWorkflow(Pipeline):
         return live
 
     @override
-    def state_to_compare(self, values: Mapping[str, Any]) -> dict[str, Any]:
+    def replay_comparable_state(self, values: Mapping[str, Any]) -> dict[str, Any]:
         return {**values}
 
     @override
-    def request_identity(self, request: Mapping[str, Any]) -> tuple[str, str]:
+    def request_identity_across_replays(self, request: Mapping[str, Any]) -> tuple[str, str]:
         return request["preview"], ""  # its nodes run, so the preview is there, and the ids are new ones
 
     @override
     async def advance(self, app: Any, graph_input: Any, config: Any, deps: Deps, control: Any) -> None:
         token = DRIVE.set(CurrentDrive(deps, asyncio.get_running_loop()))
         patch_interrupt()
-        patch_models_to_retry_streams()
+        patch_models_to_retry_without_streaming()
         questions = NodeInterrupts(deps)
         asking = QUESTIONS.set(questions)
         watch = ForeignCallbacks(deps, self.name, node_timeouts(app), questions)
@@ -349,7 +349,7 @@ class ForeignWorkflow(Pipeline):
         self, app: Any, graph_input: Any, config: Any, deps: Deps, control: Any
     ) -> None:
         about = self.validate_context(config["configurable"])
-        async for data in drive_with_custom_stream(
+        async for data in drive_and_yield_custom_data(
             app, graph_input, config, context=about, durability="sync", control=control
         ):
             deps.emit(CustomEvent(data=to_json_value(data)))
@@ -369,7 +369,7 @@ def from_langgraph(
     if not is_langgraph_graph(graph):
         raise SetupError(f"{graph!r} isn't a LangGraph graph; expected a StateGraph or an @entrypoint.")
     try:
-        compiled = compile_graph(graph)
+        compiled = ensure_compiled_graph(graph)
     except ValueError as error:
         raise SetupError(f"The graph {name!r} can't be compiled: {error}") from error
     notes = ("The graph's own checkpointer isn't used: Interlock keeps its state.",)
@@ -442,11 +442,11 @@ class Workflow(Pipeline):
 
     @override
     def graph_input(self, first: dict[str, Any], channels: Mapping[str, str]) -> Any:
-        return {**restore_types_from_json(self.declared_graph().state, first), **channels}
+        return {**restore_types_from_json(self.build_uncompiled_graph().state, first), **channels}
 
     @override
     async def advance(self, app: Any, graph_input: Any, config: Any, deps: Deps, control: Any) -> None:
-        with convert_node_errors():
+        with convert_node_errors_and_redirect_stdout():
             await super().advance(app, graph_input, config, deps, control)
 
 
@@ -471,7 +471,7 @@ async def open_factory_graph(
             raise SetupError(
                 f"The function {factory.__name__!r} returned {made!r}; expected a StateGraph or an @entrypoint."
             )
-        yield compile_graph(made)
+        yield ensure_compiled_graph(made)
 
 
 _UNCONFIGURED: Mapping[str, Any] = {"configurable": {}}

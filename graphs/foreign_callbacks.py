@@ -92,12 +92,12 @@ class ForeignCallbacks(StreamingHandler):
         self._cancel_overdue_timer(run_id)
         if isinstance(error, GraphInterrupt):
             task, node = self._nodes[run_id][:2]
-            self._questions.write_requests_for_interrupts(task, node, error.args[0] if error.args else ())
+            self._questions.write_missing_interrupt_requests(task, node, error.args[0] if error.args else ())
         elif (isinstance(error, Exception) or is_exit_exception(error)) and not isinstance(
             error, GraphBubbleUp
         ):
             self.failed = self.failed or self._nodes[run_id][1]
-            self._deps.steps.record_failure(self._nodes[run_id][0])
+            self._deps.steps.invalidate_replies_of_failed_node(self._nodes[run_id][0])
         self._note_task_end(self._nodes.pop(run_id)[0])
 
     def _note_task_end(self, task: str) -> None:
@@ -114,18 +114,18 @@ class ForeignCallbacks(StreamingHandler):
     def on_llm_new_token(self, token: Any, *, run_id: UUID, chunk: Any = None, **_: Any) -> None:
         _STREAMED.add(run_id)
         message = getattr(chunk, "message", None)
-        self._emit_text(message.text if message is not None else str(token), message, delta=True)
+        self._emit_thought_and_text(message.text if message is not None else str(token), message, delta=True)
 
     def on_llm_end(self, response: Any, *, run_id: UUID, **_: Any) -> None:
         if run_id in _STREAMED:
             return _STREAMED.discard(run_id)
         for generation in (one for several in response.generations for one in several):
-            self._emit_text(generation.text, getattr(generation, "message", None), delta=False)
+            self._emit_thought_and_text(generation.text, getattr(generation, "message", None), delta=False)
 
     def on_llm_error(self, error: BaseException, *, run_id: UUID, **_: Any) -> None:  # noqa: ARG002 - LangChain's
         _STREAMED.discard(run_id)
 
-    def _emit_text(self, text: str, message: Any, *, delta: bool) -> None:
+    def _emit_thought_and_text(self, text: str, message: Any, *, delta: bool) -> None:
         for block in getattr(message, "content_blocks", None) or ():
             if block.get("type") == "reasoning" and block.get("reasoning"):
                 self._deps.emit(Thought(content=block["reasoning"]))
@@ -279,7 +279,7 @@ class _ExitCatcher(Coroutine[Any, Any, Any]):
 
 
 @cache
-def patch_models_to_retry_streams() -> None:
+def patch_models_to_retry_without_streaming() -> None:
     """Ask a model that can't stream once more, for a whole answer: only `ForeignCallbacks` made it stream at all."""
     from langchain_core.language_models.chat_models import BaseChatModel
 
@@ -291,7 +291,7 @@ def patch_models_to_retry_streams() -> None:
         try:
             return generate(self, messages, stop, run_manager, **given)
         except Exception as error:
-            with _without_stream_handlers(run_manager, error):
+            with _without_stream_handlers_or_raise(run_manager, error):
                 return generate(self, messages, stop, run_manager, **given)
 
     @wraps(agenerate)
@@ -299,14 +299,14 @@ def patch_models_to_retry_streams() -> None:
         try:
             return await agenerate(self, messages, stop, run_manager, **given)
         except Exception as error:
-            with _without_stream_handlers(run_manager, error):
+            with _without_stream_handlers_or_raise(run_manager, error):
                 return await agenerate(self, messages, stop, run_manager, **given)
 
     own._generate_with_cache, own._agenerate_with_cache = run, arun
 
 
 @contextmanager
-def _without_stream_handlers(run_manager: Any, error: Exception) -> Generator[None]:
+def _without_stream_handlers_or_raise(run_manager: Any, error: Exception) -> Generator[None]:
     """Without the handlers that made a model stream. Raises the error if they didn't, or if it isn't about that."""
     handlers: list[Any] = run_manager.handlers if run_manager else []
     others = [one for one in handlers if not isinstance(one, ForeignCallbacks)]

@@ -65,7 +65,7 @@ class NodeInterrupts:
         with self._one:
             self._executions.pop(task, None)
 
-    def answer_interrupt(self, value: Any, response_schema: Any) -> Any:
+    def get_answer_or_interrupt(self, value: Any, response_schema: Any) -> Any:
         """Return a person's answer. Raises `GraphInterrupt` where there is none yet."""
         namespace, marker = current_namespace_and_scratchpad()
         schema, adapter = _schema_and_adapter(response_schema)
@@ -131,9 +131,9 @@ class NodeInterrupts:
         return None
 
     def _write_requests_and_interrupt(
-        self, execution: _Execution, item: Any, requests: Sequence[ApprovalRequest], place: str
+        self, execution: _Execution, item: Any, requests: Sequence[ApprovalRequest], key_prefix: str
     ) -> NoReturn:
-        """`place`: begins the keys of what the same call asks."""
+        """`key_prefix`: begins the keys of what the same call asks."""
         approvals = self._deps.approvals
         execution.raised[item.id] += 1
         for request in requests:
@@ -141,17 +141,17 @@ class NodeInterrupts:
         if (alike := execution.raised[item.id]) > 1:
             approvals.record_parallel_count(requests[0].key, alike)
         else:
-            approvals.withdraw_requests(place, item.id)  # this call asks something else by now
+            approvals.withdraw_requests(key_prefix, item.id)  # this call asks something else by now
         raise GraphInterrupt((item,))
 
-    def write_requests_for_interrupts(self, task: str, node: str, interrupts: Iterable[Any]) -> None:
+    def write_missing_interrupt_requests(self, task: str, node: str, interrupts: Iterable[Any]) -> None:
         """Name what a node raised itself (`NodeInterrupt`): an answer lets the node run once, then it is asked anew."""
         with self._one:
             known = self._executions.get(task, _Execution()).raised
             for place, item in enumerate(interrupts):
                 if item.id in known or self._has_request(item):
                     continue
-                self._write_requests_for_interrupt(task, node, place, item)
+                self._assign_interrupt_id_and_write_requests(task, node, place, item)
 
     def _has_request(self, item: Any) -> bool:
         """Whether the request of an interrupt stands already: of an effect, a guarded tool, or a graph inside."""
@@ -160,7 +160,7 @@ class NodeInterrupts:
             return True
         return any(item.id in one.raised for one in self._executions.values())
 
-    def _write_requests_for_interrupt(self, task: str, node: str, place: int, item: Any) -> None:
+    def _assign_interrupt_id_and_write_requests(self, task: str, node: str, place: int, item: Any) -> None:
         given, again = item.id if is_interrupt_id(item.id) else "", 0
         item.id = given or _hash_texts(task, f"{_RAISED} {place}", "0")
         requests = requests_from_interrupt(item, node, _request_key_prefix(task, _RAISED))
@@ -185,7 +185,7 @@ class RecordedAnswers:
         self._left = [*answered]
         self._as_kept = as_kept
 
-    def answer_interrupt(self, value: Any, response_schema: Any) -> Any:
+    def get_answer_or_interrupt(self, value: Any, response_schema: Any) -> Any:
         """Return the recorded answer. Raises `GraphInterrupt` if nobody was asked this."""
         namespace, _ = current_namespace_and_scratchpad()
         schema, adapter = _schema_and_adapter(response_schema)

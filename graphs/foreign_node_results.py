@@ -64,12 +64,14 @@ class NodeCompletionTracker:
     def hold_cancellation(self) -> None:
         """From now on, the drive only waits for ends."""
         if not self.cancel.is_held and not current_runtime():
-            self._held.enter_context(self.cancel.hold_for_unstoppable_work())
+            self._held.enter_context(self.cancel.flag_unstoppable_work())
 
     def mark_task_ended(self, task: str) -> None:
         """Note that a task of LangGraph's has ended; it isn't saved yet."""
         if node := self.nodes.pop(task, None):
-            self._loop.call_soon_threadsafe(_call_after_loop_iterations, _TURNS, node.forget_saved_task, task)
+            self._loop.call_soon_threadsafe(
+                _call_after_loop_iterations, _TURNS, node.forget_saved_task_and_cancel_if_last, task
+            )
 
     def _submit_node(self, run: Any, task: Any, *args: Any, **named: Any) -> Any:
         from langgraph._internal._constants import CONFIG_KEY_CALL
@@ -152,7 +154,7 @@ class _UncancelledNode:
         if self._has_time_out:  # LangGraph doesn't wait for the end of one that takes too long
             self._ends.cancel.left.add(self._work)
             self._work.add_done_callback(self._ends.cancel.left.discard)
-        return await _await_and_stop_on_cancel(self._work, self._stop)
+        return await _await_and_stop_on_cancel(self._work, self._cancel_unless_threads_run)
 
     def _mark_returned(self) -> None:
         self._has_returned = True
@@ -169,13 +171,13 @@ class _UncancelledNode:
             if not self._ends.has_callbacks:
                 thread.add_done_callback(lambda _: self._ends.mark_task_ended(task))
 
-    def forget_saved_task(self, task: str) -> None:
+    def forget_saved_task_and_cancel_if_last(self, task: str) -> None:
         """Forget a task that is saved."""
         self._threads.pop(task, None)
         if self._is_stopping and not self._threads:
             self._work.cancel()
 
-    def _stop(self) -> None:
+    def _cancel_unless_threads_run(self) -> None:
         if self._is_stopping:  # a second time would interrupt a graph inside that waits for its own nodes
             return
         self._is_stopping = True

@@ -19,7 +19,7 @@ _DEPTH = 12
 _STDLIB = sysconfig.get_path("stdlib")
 
 
-def node_sources(compiled: Any) -> dict[str, dict[str, Any]]:
+def node_digests_and_fixed_channels(compiled: Any) -> dict[str, dict[str, Any]]:
     """Node → `source`, a hash of its code, and `fixed`, the channels that its edges without a condition write.
 
     The code is that of the function, of the routers behind it, and of functions, classes and plain constants of the
@@ -55,68 +55,68 @@ def _node_code_digest(compiled: Any, name: str) -> str:
     return hashlib.sha256("\0".join(texts).encode(errors="replace")).hexdigest()[:16]
 
 
-def _code_texts(found: Any, seen: set[int], depth: int) -> Iterator[str]:
+def _code_texts(value: Any, seen: set[int], depth: int) -> Iterator[str]:
     """The code of an object, and of those of the project that it names."""
-    if isinstance(found, _PLAIN):
-        yield repr(found)
+    if isinstance(value, _PLAIN):
+        yield repr(value)
         return
-    if id(found) in seen or depth > _DEPTH:
+    if id(value) in seen or depth > _DEPTH:
         return
-    seen.add(id(found))
-    if isinstance(found, MethodType):
-        yield from _code_texts(found.__func__, seen, depth)
-        yield from _code_texts(type(found.__self__), seen, depth + 1)
-    elif isinstance(found, FunctionType):
-        yield from _function_code_texts(found, seen, depth)
-    elif isinstance(found, partial):
-        parts = cast("partial[Any]", found)
+    seen.add(id(value))
+    if isinstance(value, MethodType):
+        yield from _code_texts(value.__func__, seen, depth)
+        yield from _code_texts(type(value.__self__), seen, depth + 1)
+    elif isinstance(value, FunctionType):
+        yield from _function_code_texts(value, seen, depth)
+    elif isinstance(value, partial):
+        parts = cast("partial[Any]", value)
         for one in (parts.func, parts.args, parts.keywords):
             yield from _code_texts(one, seen, depth + 1)
-    elif isinstance(found, type):
-        if _is_user_module(sys.modules.get(found.__module__)):
-            yield _source_text(found)
-    elif isinstance(found, list | tuple):
-        for one in cast("list[Any]", found):
+    elif isinstance(value, type):
+        if _is_user_module(sys.modules.get(value.__module__)):
+            yield _source_text(value)
+    elif isinstance(value, list | tuple):
+        for one in cast("list[Any]", value):
             yield from _code_texts(one, seen, depth + 1)
-    elif isinstance(found, Mapping):
-        for key, one in cast("Mapping[Any, Any]", found).items():
+    elif isinstance(value, Mapping):
+        for key, one in cast("Mapping[Any, Any]", value).items():
             yield str(key)
             yield from _code_texts(one, seen, depth + 1)
     else:
-        yield from _object_code_texts(found, seen, depth)
+        yield from _object_code_texts(value, seen, depth)
 
 
-def _object_code_texts(found: Any, seen: set[int], depth: int) -> Iterator[str]:
+def _object_code_texts(value: Any, seen: set[int], depth: int) -> Iterator[str]:
     """The code of a graph, a tool, a runnable, or an object of a class of the project."""
-    if callable(getattr(found, "get_subgraphs", None)) and isinstance(getattr(found, "nodes", None), dict):
-        for name in found.nodes:
+    if callable(getattr(value, "get_subgraphs", None)) and isinstance(getattr(value, "nodes", None), dict):
+        for name in value.nodes:
             yield str(name)
-            yield from _code_texts([*code_parts_of_node(found, name)], seen, depth + 1)
+            yield from _code_texts([*code_parts_of_node(value, name)], seen, depth + 1)
         return
-    yield from _code_texts(type(found), seen, depth + 1)
-    if type(found).__module__.partition(".")[0] not in _ENGINES:
+    yield from _code_texts(type(value), seen, depth + 1)
+    if type(value).__module__.partition(".")[0] not in _ENGINES:
         return
     for name in ("name", "description", "func", "afunc", "coroutine", "tools_by_name", "steps"):
-        if (one := getattr(found, name, None)) is not None:
+        if (one := getattr(value, name, None)) is not None:
             yield from _code_texts(one, seen, depth + 1)
 
 
-def _function_code_texts(found: FunctionType, seen: set[int], depth: int) -> Iterator[str]:
-    yield _source_text(found)
-    inner = inspect.unwrap(found)
-    if isinstance(inner, FunctionType) and inner is not found:
+def _function_code_texts(function: FunctionType, seen: set[int], depth: int) -> Iterator[str]:
+    yield _source_text(function)
+    inner = inspect.unwrap(function)
+    if isinstance(inner, FunctionType) and inner is not function:
         yield from _code_texts(inner, seen, depth + 1)
-    yield from _code_texts([found.__defaults__ or (), found.__kwdefaults__ or {}], seen, depth + 1)
-    for cell in found.__closure__ or ():
+    yield from _code_texts([function.__defaults__ or (), function.__kwdefaults__ or {}], seen, depth + 1)
+    for cell in function.__closure__ or ():
         try:
             yield from _code_texts(cell.cell_contents, seen, depth + 1)
         except ValueError:  # it isn't filled yet
             continue
-    if not _is_user_file(found.__code__.co_filename):
+    if not _is_user_file(function.__code__.co_filename):
         return
-    names = [*dict.fromkeys(_used_names(found.__code__))]
+    names = [*dict.fromkeys(_used_names(function.__code__))]
     for name in names:
-        one = found.__globals__.get(name)
+        one = function.__globals__.get(name)
         if isinstance(one, ModuleType):
             parts = [getattr(one, other, None) for other in names] if _is_user_module(one) else []
             yield from _code_texts([part for part in parts if _is_user_code(part)], seen, depth + 1)
@@ -124,9 +124,9 @@ def _function_code_texts(found: FunctionType, seen: set[int], depth: int) -> Ite
             yield from _code_texts(one, seen, depth + 1)
 
 
-def _is_user_code(found: Any) -> bool:
-    return _is_user_module(sys.modules.get(getattr(found, "__module__", None) or type(found).__module__)) or (
-        isinstance(found, FunctionType) and _is_user_file(found.__code__.co_filename)
+def _is_user_code(value: Any) -> bool:
+    return _is_user_module(sys.modules.get(getattr(value, "__module__", None) or type(value).__module__)) or (
+        isinstance(value, FunctionType) and _is_user_file(value.__code__.co_filename)
     )
 
 
@@ -137,16 +137,16 @@ def _used_names(code: CodeType) -> Iterator[str]:
             yield from _used_names(one)
 
 
-def _source_text(found: Any) -> str:
+def _source_text(function_or_class: Any) -> str:
     """The lines of a function or class; where there is no file, its instructions."""
-    code = getattr(found, "__code__", None)
+    code = getattr(function_or_class, "__code__", None)
     if code is not None:
         linecache.checkcache(code.co_filename)
     try:
-        return inspect.getsource(found)
+        return inspect.getsource(function_or_class)
     except (OSError, TypeError):
         shown = [f"{one.opname} {one.argrepr}" for one in dis.get_instructions(code)] if code else []
-        return "\n".join([getattr(found, "__qualname__", ""), *shown])
+        return "\n".join([getattr(function_or_class, "__qualname__", ""), *shown])
 
 
 def _is_user_module(module: Any) -> bool:

@@ -16,7 +16,7 @@ from langchain_core.messages import AnyMessage, convert_to_messages
 from pydantic import BaseModel, ConfigDict, JsonValue, RootModel, TypeAdapter, ValidationError, create_model
 from pydantic.errors import PydanticUserError
 
-from interlock.graphs.langgraph_internals import input_fields, input_type
+from interlock.graphs.langgraph_internals import input_field_types, input_type
 from interlock.state.calls import Answer, ApprovalRequest, CallView, Choice
 from interlock.state.errors import InputError, UserError
 from interlock.state.run import WorkflowInput
@@ -30,26 +30,27 @@ _PROMPTS = (MESSAGES, "input", "question", "query", "prompt", "request", "task",
 
 def build_input_model(graph: Any, name: str) -> type[WorkflowInput]:
     """A model of the graph's input, for its schema and its flags."""
-    fields = input_fields(graph)
+    fields = input_field_types(graph)
     kind = input_type(graph)
     title = "".join(part.title() for part in (*re.split(r"[\W_]", name), "input"))
     if fields is None:
-        return cast(Any, create_model(title, input=(_describable_type(kind), ...)))
+        return cast(Any, create_model(title, input=(_type_or_any_if_no_schema(kind), ...)))
     if isinstance(kind, type) and issubclass(kind, BaseModel):
         theirs: dict[str, Any] = {
-            key: (_describable_type(field.annotation), field) for key, field in kind.model_fields.items()
+            key: (_type_or_any_if_no_schema(field.annotation), field)
+            for key, field in kind.model_fields.items()
         }
         plain = all(hint is field.annotation for hint, field in theirs.values())
         return cast(Any, kind if plain else create_model(title, **theirs))
     made: dict[str, Any] = {
-        key: (_describable_type(_strip_annotation(hint)) | None, None) for key, hint in fields.items()
+        key: (_type_or_any_if_no_schema(_strip_annotation(hint)) | None, None) for key, hint in fields.items()
     }
     return cast(
         Any, create_model(title, __config__=ConfigDict(extra="forbid", protected_namespaces=()), **made)
     )
 
 
-def _describable_type(hint: Any) -> Any:
+def _type_or_any_if_no_schema(hint: Any) -> Any:
     """The type; `Any` for one that no JSON Schema describes."""
     try:
         has_schema = _has_schema(hint)
@@ -69,7 +70,7 @@ def _has_schema(hint: Any) -> bool:
 
 def find_prompt_field(graph: Any, kind: type[WorkflowInput]) -> str | None:
     """The field that a PROMPT fills: the messages, or a text of a usual name."""
-    fields = input_fields(graph)
+    fields = input_field_types(graph)
     if fields is None:
         return "input"
     texts = [key for key, hint in fields.items() if _strip_optional(hint) is str]
@@ -80,18 +81,18 @@ def find_prompt_field(graph: Any, kind: type[WorkflowInput]) -> str | None:
     return (usual or needed or (texts if len(texts) == 1 else []) or [None])[0]
 
 
-def graph_input_from_values(graph: Any, values: Mapping[str, Any], prompt: str | None) -> Any:
+def graph_input_from_values(graph: Any, values: Mapping[str, Any], prompt_field: str | None) -> Any:
     """What a person gave as the graph's input: as it is, but for a prompt, and `input` around a value without keys."""
-    if input_fields(graph) is None:
+    if input_field_types(graph) is None:
         return values["input"] if set(values) == {"input"} else values
-    if prompt == MESSAGES and isinstance(values.get(MESSAGES), str):
+    if prompt_field == MESSAGES and isinstance(values.get(MESSAGES), str):
         return {**values, MESSAGES: [{"role": "user", "content": values[MESSAGES]}]}
     return values
 
 
 def ignored_key_warnings(graph: Any, name: str, given: Any) -> list[str]:
     """A line for each key of an input that the graph doesn't have: LangGraph ignores it, and it may be mistyped."""
-    fields = input_fields(graph)
+    fields = input_field_types(graph)
     if fields is None or not isinstance(given, dict):
         return []
     unknown = [str(key) for key in cast("dict[str, Any]", given) if key not in fields]
@@ -101,7 +102,7 @@ def ignored_key_warnings(graph: Any, name: str, given: Any) -> list[str]:
 
 def convert_input(graph: Any, given: Any) -> Any:
     """An input with its JSON made into the classes that the graph's types name; what doesn't fit stays as it is."""
-    fields = input_fields(graph)
+    fields = input_field_types(graph)
     if fields is None:
         return _convert_value(input_type(graph), given)
     if not isinstance(given, dict):
@@ -346,7 +347,7 @@ def encode_answer(request: ApprovalRequest, answer: Any) -> str:
 _DECIDED: Mapping[str, Choice] = {**_CHOICES, "accept": "proceed_once", "ignore": "reject"}
 
 
-def decisions_on_actions(requests: Sequence[ApprovalRequest], answer: Any) -> list[dict[str, Any]]:
+def decision_fields_for_actions(requests: Sequence[ApprovalRequest], answer: Any) -> list[dict[str, Any]]:
     """The fields of a decision on each action, by the middleware's own answer. Raises `UserError`."""
     given = cast("dict[str, Any]", answer).get("decisions") if isinstance(answer, dict) else None
     if not isinstance(given, list) or len(cast("list[Any]", given)) != len(requests):

@@ -237,7 +237,11 @@ class Graph:
             self._register_edge(source, name)
         self._sent.add(target)
         sends = wrap_sender(
-            sender, self._declared_reads(sender), target, self._payload_type_and_keys(target), otherwise
+            sender,
+            self._declared_reads(sender),
+            target,
+            self._payload_type_and_keys_getter(target),
+            otherwise,
         )
         self.wiring.add_edge(source, FanOut(sends, apart))
         branch = self._make_uniquely_named_branch(source, getattr(sender, "__name__", "sender"), sends=True)
@@ -318,7 +322,7 @@ class Graph:
                 raise SetupError(f"{self.name}: edge {source!r} → {target!r} names no node {name!r}.")
         self._edges.setdefault(source, set()).add(target)
 
-    def _payload_type_and_keys(self, target: str) -> Callable[[], tuple[type, tuple[str, ...]]]:
+    def _payload_type_and_keys_getter(self, target: str) -> Callable[[], tuple[type, tuple[str, ...]]]:
         contract = self._contracts[target]
         if isinstance(contract, NodeContract):
             return lambda: (contract.state, contract.reads)

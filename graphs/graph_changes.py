@@ -52,17 +52,17 @@ def place_processors(pipeline: Pipeline, processors: tuple[Processor, ...]) -> P
     """The workflow with the processors it has a place for. Raises `SetupError` for a node that doesn't fit."""
     subgraphs = {
         arguments[0]
-        for declare, arguments in pipeline.declared_graph().declarations
+        for declare, arguments in pipeline.build_uncompiled_graph().declarations
         if declare is Graph.subgraph
     }
     placed = tuple(p for p in processors if PLACES[p.place][1] in subgraphs)
     if not placed:
         return pipeline
-    return replace(pipeline, build=_build_with_processors(pipeline.build, placed))
+    return replace(pipeline, build=_wrap_build_with_processors(pipeline.build, placed))
 
 
 @cache
-def _build_with_processors(
+def _wrap_build_with_processors(
     build: Callable[..., Graph], placed: tuple[Processor, ...]
 ) -> Callable[..., Graph]:
     return wrap_build(build, lambda graph: _insert_processors(graph, placed))
@@ -122,13 +122,13 @@ def replace_node_when(
             pipeline.build, lambda graph: _rebuild_with_node(graph, place, replacement, should_replace)
         ),
     )
-    made.declared_graph()
+    made.build_uncompiled_graph()
     return made
 
 
-def nondeterministic_nodes(pipeline: Pipeline) -> dict[str, Node | None]:
+def nondeterministic_nodes_and_subgraphs(pipeline: Pipeline) -> dict[str, Node | None]:
     """Its own nodes that read what may change later, with their functions, and its subgraphs that do, with None."""
-    declared = pipeline.declared_graph().declarations
+    declared = pipeline.build_uncompiled_graph().declarations
     subgraphs = [
         arguments[0] for declare, arguments in declared if declare is Graph.subgraph and arguments[2]
     ]

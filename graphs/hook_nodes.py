@@ -46,7 +46,7 @@ def add_hooks(g: Graph, events: Mapping[HookEvent, tuple[Node, Mapping[str, str]
     if len(nodes) == 1:
         g.edge("await_hook", *nodes.values())
     else:
-        g.choose("await_hook", after_await_hook, ("hook_event",), [*events], nodes)
+        g.choose("await_hook", route_to_firing_node, ("hook_event",), [*events], nodes)
 
 
 def add_answer_check(g: Graph, feedback_node: str) -> None:
@@ -68,7 +68,7 @@ def add_answer_check(g: Graph, feedback_node: str) -> None:
     g.by_label("take_tests", {**taken, "feedback": feedback_node})
 
 
-def after_await_hook(state: Mapping[str, str]) -> str:
+def route_to_firing_node(state: Mapping[str, str]) -> str:
     """Route back to the node that fired."""
     return state["hook_event"]
 
@@ -131,7 +131,7 @@ def _add_choice_in_session(
             ("session_start", route_after_session_hooks, "unknown", "ask_session"),
         ):
             ways = {**targets, label: target}
-            root.choose(at, _route_hooks_first(before, router), (*known,), (*labels, label), ways)
+            root.choose(at, _make_hooks_first_router(before, router), (*known,), (*labels, label), ways)
         return
     over = {label: f"{label}, session" for label, target in targets.items() if target == END}
     if not over:
@@ -149,7 +149,7 @@ def _add_choice_in_session(
     )
 
 
-def _route_hooks_first(first: Callable[[Any], str], router: Router) -> Router:
+def _make_hooks_first_router(first: Callable[[Any], str], router: Router) -> Router:
     def route(state: Any) -> str:
         return first(state) or router(state)
 

@@ -10,7 +10,7 @@ from typing import Any
 from interlock.graphs import subagent
 from interlock.graphs.graph import Graph
 from interlock.graphs.pipeline import Pipeline
-from interlock.graphs.subagent import build_state_with_call, recorded_agent_result
+from interlock.graphs.subagent import record_call_and_build_state, recorded_agent_result
 from interlock.state.subagent import INVESTIGATOR, InvestigateInput, InvestigateOutput, Report
 from interlock.state.workflow import WorkflowContext
 
@@ -20,7 +20,7 @@ def build() -> Graph:
 
 
 def initial_state(input: InvestigateInput, context: WorkflowContext) -> dict[str, Any]:
-    return build_state_with_call(INVESTIGATOR, {"objective": input.objective}, context)
+    return record_call_and_build_state(INVESTIGATOR, {"objective": input.objective}, context)
 
 
 def build_output(values: Mapping[str, Any], context: WorkflowContext) -> InvestigateOutput:

@@ -76,7 +76,7 @@ _original_interrupt.__kwdefaults__ = _interrupt.__kwdefaults__
 class InterruptAnswerer(Protocol):
     """Who answers what nodes ask."""
 
-    def answer_interrupt(self, value: Any, response_schema: Any, /) -> Any:
+    def get_answer_or_interrupt(self, value: Any, response_schema: Any, /) -> Any:
         """Return the answer. Raises `GraphInterrupt` where there is none."""
         ...
 
@@ -86,12 +86,12 @@ QUESTIONS: ContextVar[InterruptAnswerer | None] = ContextVar(
 )
 
 
-def answer_interrupt(value: Any, response_schema: Any) -> Any:
+def get_answer_or_interrupt(value: Any, response_schema: Any) -> Any:
     """Return the answer to what `interrupt` asks; outside a foreign graph's drive, as LangGraph does."""
     questions = QUESTIONS.get()
     if questions is None:
         return _original_interrupt(value, response_schema=response_schema)
-    return questions.answer_interrupt(value, response_schema)
+    return questions.get_answer_or_interrupt(value, response_schema)
 
 
 @cache
@@ -100,10 +100,10 @@ def patch_interrupt() -> None:
 
     def interrupt(value: Any, *, response_schema: Any = None) -> Any:
         from interlock.graphs.langgraph_internals import (
-            answer_interrupt,  # it runs with the globals of LangGraph's module
+            get_answer_or_interrupt,  # it runs with the globals of LangGraph's module
         )
 
-        return answer_interrupt(value, response_schema)
+        return get_answer_or_interrupt(value, response_schema)
 
     _interrupt.__code__ = interrupt.__code__
 
@@ -272,7 +272,7 @@ def is_langgraph_graph(value: object) -> bool:
     return isinstance(value, StateGraph | Pregel)
 
 
-def compile_graph(graph: Any) -> Any:
+def ensure_compiled_graph(graph: Any) -> Any:
     """The graph, compiled if it isn't. Raises `ValueError` if it can't be."""
     made = cast(Any, graph).compile() if isinstance(graph, StateGraph) else graph
     return _wrap_remote_graphs(made) if "langgraph.pregel.remote" in sys.modules else made
@@ -452,7 +452,7 @@ _PLAIN_VALUES = frozenset(
 )
 
 
-def input_fields(compiled: Any) -> dict[str, Any] | None:
+def input_field_types(compiled: Any) -> dict[str, Any] | None:
     """Key → type of a graph's input; None: any value is one."""
     builder = getattr(compiled, "builder", None)
     if builder is None or WHOLE in builder.schemas[builder.input_schema]:
@@ -514,7 +514,7 @@ TAP: ContextVar[Tap | None] = ContextVar("TAP", default=None)
 """Of the drives in this context; None: nobody looks."""
 
 
-async def drive_with_custom_stream(
+async def drive_and_yield_custom_data(
     app: Any, graph_input: Any, config: Any, **given: Any
 ) -> AsyncIterator[Any]:
     """Drive a graph, and yield what its nodes write to the stream."""
@@ -531,7 +531,7 @@ async def drive_without_stream(app: Any, graph_input: Any, config: Any, **given:
     """Drive a graph whose events are emitted elsewhere."""
     _allow_sync_durability_without_saver()
     if TAP.get():
-        parts = drive_with_custom_stream(app, graph_input, config, **given)
+        parts = drive_and_yield_custom_data(app, graph_input, config, **given)
     else:
         parts = app.astream(graph_input, config, stream_mode=[], **given)
     async for _ in parts:

@@ -10,7 +10,11 @@ from langgraph.runtime import Runtime
 
 from interlock.graphs.foreign_node_results import NodeCompletionTracker
 from interlock.graphs.foreign_node_sources import graph_code_digest
-from interlock.graphs.langgraph_internals import compile_graph, copy_graph_with_saver, input_fields
+from interlock.graphs.langgraph_internals import (
+    copy_graph_with_saver,
+    ensure_compiled_graph,
+    input_field_types,
+)
 from interlock.graphs.node_contract import cached_type_hints
 from interlock.nodes.current_run import DRIVE, CurrentDrive
 from interlock.nodes.effects import effect
@@ -26,8 +30,8 @@ def make_langgraph_node(where: str, graph: Any, state: type) -> Node:
 
     Raises `SetupError` if they share none.
     """
-    compiled = copy_graph_with_saver(compile_graph(graph), False, None)
-    ours, theirs = cached_type_hints(state), input_fields(compiled) or {}
+    compiled = copy_graph_with_saver(ensure_compiled_graph(graph), False, None)
+    ours, theirs = cached_type_hints(state), input_field_types(compiled) or {}
     reads = tuple(key for key in theirs if key in ours)
     writes = tuple(key for key in compiled.output_channels if key in ours)
     if not (reads and writes):

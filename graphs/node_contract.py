@@ -132,7 +132,7 @@ def wrap_node(function: Callable[..., Awaitable[Any]], contract: NodeContract) -
     workflow, name, _, reads, _, _ = contract
     where = f"{workflow}.{name}"
     spec = find_node_spec(function)
-    tried = _with_retries(function, spec, where)
+    tried = _with_retries_and_timeout(function, spec, where)
     governed = writable_chart_channels((*channel_types(contract.state).items(),), contract.writes)
 
     async def node(state: dict[str, Any], runtime: Runtime[Deps]) -> dict[str, Any]:
@@ -163,7 +163,7 @@ def wrap_node(function: Callable[..., Awaitable[Any]], contract: NodeContract) -
     return attach_node_spec(node, spec)
 
 
-def _with_retries(
+def _with_retries_and_timeout(
     function: Callable[..., Awaitable[Any]], spec: NodeSpec | None, where: str
 ) -> Callable[[Mapping[str, Any], Runtime[Deps]], Awaitable[Any]]:
     """The node with its retries and timeout (`NodeSpec`). A retry finds what earlier tries recorded, e.g. a reply."""

@@ -37,7 +37,7 @@ class NodeError(RunError):
 
 
 @contextmanager
-def convert_node_errors() -> Generator[None]:
+def convert_node_errors_and_redirect_stdout() -> Generator[None]:
     """Within it, what a node of a user's workflow raises is a `NodeError`, and an exit of it, too."""
     try:
         with redirect_stdout_and_catch_exits():
@@ -97,7 +97,7 @@ def _is_library_or_engine_file(file: str) -> bool:
 _OURS = Path(__file__).parents[1]
 
 
-def user_code_positions() -> list[str]:
+def thread_positions_in_user_code() -> list[str]:
     """Return where threads of this process are in somebody's own code: `look_up (agent.py:6)`."""
     found: list[str] = []
     for stack in _thread_stacks():

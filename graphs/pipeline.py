@@ -92,7 +92,7 @@ class Pipeline:
             object.__setattr__(self, "leave", self._default_output)
 
     def _default_initial_state(self, input: WorkflowInput, context: WorkflowContext) -> dict[str, Any]:
-        known = channel_types(self.declared_graph().state)
+        known = channel_types(self.build_uncompiled_graph().state)
         of_run = {
             "model": context.model,
             "approval_mode": context.approval_mode,
@@ -241,11 +241,11 @@ class Pipeline:
             )
         return True
 
-    def state_to_compare(self, values: Mapping[str, Any]) -> dict[str, Any]:
+    def replay_comparable_state(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """Return what of a state is the same in every replay."""
         return {key: value for key, value in values.items() if key not in BY_PROCESS}
 
-    def request_identity(self, request: Mapping[str, Any]) -> tuple[str, str]:
+    def request_identity_across_replays(self, request: Mapping[str, Any]) -> tuple[str, str]:
         """Return what tells a request from others with the same call, in every replay.
 
         Ids of tasks are new ones in any replay; a question that a workflow asks has one for its call.
@@ -259,9 +259,9 @@ class Pipeline:
         self, checkpointer: BaseCheckpointSaver[Any] | None = None, depth: int | None = None
     ) -> Compiled:
         """The compiled graph of a run: the workflow wrapped in its session. `depth`: levels of sub-agents."""
-        return self.declared_graph(depth).compile(checkpointer)
+        return self.build_uncompiled_graph(depth).compile(checkpointer)
 
-    def declared_graph(self, depth: int | None = None) -> Graph:
+    def build_uncompiled_graph(self, depth: int | None = None) -> Graph:
         """The declaration that `compile` compiles."""
         from interlock.graphs.hook_nodes import cached_session_graph
 

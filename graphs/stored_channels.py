@@ -51,7 +51,7 @@ def node_named_by_error(error: BaseException) -> str:
 
 def pending_nodes(values: Mapping[str, Any]) -> Iterator[str]:
     """The nodes that a checkpoint leads to, by its channels' values."""
-    yield from due_nodes(values)
+    yield from nodes_due_by_edge(values)
     yield from (send.node for send in values.get(PAYLOADS, ()))
 
 
@@ -60,7 +60,7 @@ def has_due_work(values: Mapping[str, Any]) -> bool:
     return bool(values.get(PAYLOADS)) or any(key.startswith((EDGE, INPUT)) for key in values)
 
 
-def due_nodes(values: Mapping[str, Any]) -> list[str]:
+def nodes_due_by_edge(values: Mapping[str, Any]) -> list[str]:
     """The nodes that edges lead to in a checkpoint with these values; payloads aren't among them."""
     return [key.removeprefix(EDGE) for key in values if key.startswith(EDGE)]
 

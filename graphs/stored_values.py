@@ -112,16 +112,16 @@ def describe_unstorable_value(value: Any, known: Names, serde: Any) -> str:
     return ""
 
 
-def _describe_unloadable_class(value: Any, known: Names, deep: int = 0) -> str:
+def _describe_unloadable_class(value: Any, known: Names, depth: int = 0) -> str:
     """The first class inside that would be loaded as plain data; empty: none."""
     kind: Any = type(value)  # pyright: ignore[reportUnknownVariableType]
-    if value is None or kind in _PLAIN or deep > 20:
+    if value is None or kind in _PLAIN or depth > 20:
         return ""
     if kind is defaultdict and value.default_factory not in (None, *_DEFAULTS):
         return f"a defaultdict whose default is made by {value.default_factory!r}, not by a class such as int"
     if kind in _CONTAINERS:
         inner: Any = [*value.values()] if isinstance(value, dict) else value
-        return next(filter(None, (_describe_unloadable_class(one, known, deep + 1) for one in inner)), "")
+        return next(filter(None, (_describe_unloadable_class(one, known, depth + 1) for one in inner)), "")
     if (kind.__module__, kind.__qualname__) in known or (kind.__module__, kind.__name__) in known:
         return ""
     if isinstance(value, str) and not isinstance(value, Enum):

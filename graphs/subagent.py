@@ -74,10 +74,12 @@ def initial_state(input: SubagentInput, context: WorkflowContext) -> dict[str, A
     args: dict[str, JsonValue] = {"agent_name": input.agent, "prompt": input.prompt or ""}
     if input.inputs:
         args["inputs"] = input.inputs
-    return build_state_with_call("invoke_agent", args, context)
+    return record_call_and_build_state("invoke_agent", args, context)
 
 
-def build_state_with_call(tool: str, args: dict[str, JsonValue], context: WorkflowContext) -> dict[str, Any]:
+def record_call_and_build_state(
+    tool: str, args: dict[str, JsonValue], context: WorkflowContext
+) -> dict[str, Any]:
     call = ToolCall.model_validate({"id": "0", "name": tool, "args": clean_json(args)})
     message = context.transcript.append("", [Message(role="assistant", tool_calls=(call,))])
     return {"message": message, "index": 0, "attempt": 1, "approval_mode": context.approval_mode}

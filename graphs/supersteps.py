@@ -393,7 +393,7 @@ def _runtime_for_inner_task(runtime: Runtime[Deps], name: str) -> Runtime[Deps]:
     """Return the runtime for a node of a graph that runs in the task of the node that it is."""
     info = _execution_info(runtime)
     task = inner_task_id(info.task_id)
-    return _with_execution_info(
+    return _with_execution_info_and_writer(
         runtime, replace(info, task_id=task, checkpoint_ns=f"{info.checkpoint_ns}|{name}:{task}")
     )
 
@@ -403,10 +403,10 @@ def _runtime_for_same_task(runtime: Runtime[Deps], name: str) -> Runtime[Deps]:
     info = _execution_info(runtime)
     around, bar, own = info.checkpoint_ns.rpartition("|")
     namespace = f"{around}{bar}{name}:{own.partition(':')[2]}"
-    return _with_execution_info(runtime, replace(info, checkpoint_ns=namespace))
+    return _with_execution_info_and_writer(runtime, replace(info, checkpoint_ns=namespace))
 
 
-def _with_execution_info(runtime: Runtime[Deps], info: ExecutionInfo) -> Runtime[Deps]:
+def _with_execution_info_and_writer(runtime: Runtime[Deps], info: ExecutionInfo) -> Runtime[Deps]:
     """Return it with the writer that the node needs (`contract`), so that it need not be copied again."""
     return runtime.override(execution_info=info, stream_writer=runtime.context.emit)
 

@@ -24,11 +24,11 @@ from interlock.nodes.task import (
     ask_guidance,
     await_child,
     choose_call,
+    close_open_calls_for_resume,
     finish,
     give_up,
     load_mode,
     open_child,
-    prepare_head_for_resume,
     remind,
     route_after_turn,
     take_completion,
@@ -100,7 +100,7 @@ def _add_edges(g: Graph) -> None:
 def initial_state(input: TaskInput, context: WorkflowContext) -> dict[str, Any]:
     return {
         **build_prompt_state(Message(role="user", origin="person", content=input.prompt), context),
-        "head": prepare_head_for_resume(
+        "head": close_open_calls_for_resume(
             start_chain_from_history(context.transcript, input.resume), context.transcript
         ),
         "first_todos": input.todos or "",

@@ -23,7 +23,7 @@ from interlock.nodes.tools_approval import apply_decision, ready, request_approv
 from interlock.nodes.tools_batch import (
     cancel_rest,
     collect,
-    is_group_effectful,
+    has_effectful_group,
     make_decide_sends,
     make_execute_sends,
     next_group,
@@ -89,7 +89,7 @@ def build(depth: int = MAX_DEPTH) -> Graph:
     g.edge("parse_xml", "parse")
     g.fan_out("parse", make_decide_sends, "decide", otherwise="next_group")
     g.edge("decide", "next_group")
-    g.fan_out("next_group", make_execute_sends, "execute", otherwise="collect", apart=is_group_effectful)
+    g.fan_out("next_group", make_execute_sends, "execute", otherwise="collect", apart=has_effectful_group)
     g.edge("execute", "collect")
     g.edge("cancel_rest", "collect")
     g.by_label("collect", {"groups left": "next_group", "cancelled": "cancel_rest", "done": END})

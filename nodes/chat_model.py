@@ -162,7 +162,7 @@ class RunModel(BaseChatModel):
             [*map(convert_langchain_message, messages)],
             tool_declarations_from_openai(options.get("tools") or ()),
         )
-        sent, tools = _apply_tool_choice(sent, tools, options.get("tool_choice"))
+        sent, tools = _apply_tool_choice_by_prompt(sent, tools, options.get("tool_choice"))
         shape = options.get("answer_schema")
         temperature = options.get("temperature", self.temperature)
 
@@ -211,7 +211,7 @@ class RunModel(BaseChatModel):
         yield build_final_chunk(reply, already_streamed=streamed)  # pyright: ignore[reportPossiblyUnboundVariable] - once at least
 
 
-def _apply_tool_choice(
+def _apply_tool_choice_by_prompt(
     messages: list[Message], tools: list[ToolDeclaration], choice: str | bool | dict[str, Any] | None
 ) -> tuple[list[Message], list[ToolDeclaration]]:
     """A demand for a call as a line of the prompt; a tool that is named is the only one on offer."""

@@ -58,7 +58,7 @@ def build_first_test_edit_note(head: str, deps: Deps, paths: Iterable[str]) -> l
     """Return what the model is told at its first change of a test, once in a conversation."""
     if not deps.checks.must_pass_with_original_tests or EDIT in context_section_names(head, deps):
         return []
-    path = next(filter(deps.checks.is_test, paths), "")
+    path = next(filter(deps.checks.is_test_or_settings, paths), "")
     if not path:
         return []
     return [_context_message(render_prompt("run/check_edit", path=path, command=deps.checks.command), EDIT)]
@@ -105,10 +105,10 @@ async def run_check(state: MainState, runtime: Runtime[Deps]) -> MainState:
             text = load_prompt("run/check_failed").render(
                 command=checks.command, how=_HOW[how], output=end.output
             )
-            return _send_feedback_to_model(state, runtime, text)
+            return _append_check_feedback(state, runtime, text)
 
 
-def _send_feedback_to_model(state: MainState, runtime: Runtime[Deps], feedback: str) -> MainState:
+def _append_check_feedback(state: MainState, runtime: Runtime[Deps], feedback: str) -> MainState:
     runtime.stream_writer(AgentBlocked(reason=feedback, by="check"))
     head = runtime.context.transcript.append(
         state["head"], [Message(role="user", origin="hook", content=feedback)]
@@ -197,7 +197,7 @@ def _changed_tests_request_reason(changes: TestChanges, check_end: CheckEnd | No
     for change in changes.changes:
         by_how.setdefault(change.how, []).append(change)
     told = " ".join(
-        sentence.format(_format_changed_paths(by_how[how]))
+        sentence.format(_format_first_changed_paths(by_how[how]))
         for how, sentence in _SENTENCES.items()
         if how in by_how
     )
@@ -215,13 +215,11 @@ def _changed_tests_request_reason(changes: TestChanges, check_end: CheckEnd | No
     else:
         how = {"no tests": "no test ran", "timeout": "it didn't end in time"}.get(check_end.how, "it fails")
         back = [change for change in changes.changes if change.how not in _LEFT]
-        begin = (
-            f"The check passes only with changed tests; with {_format_changed_paths(back)} as before, {how}."
-        )
+        begin = f"The check passes only with changed tests; with {_format_first_changed_paths(back)} as before, {how}."
     return f"{begin} {told}".strip()
 
 
-def _format_changed_paths(changes: "tuple[TestChange, ...] | list[TestChange]") -> str:
+def _format_first_changed_paths(changes: "tuple[TestChange, ...] | list[TestChange]") -> str:
     names = [change.path for change in changes]
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     return ", ".join(names[:_NAMED]) + more
@@ -250,9 +248,9 @@ async def take_tests(state: MainState, runtime: Runtime[Deps]) -> MainState:
         return {"label": "stopped", "stop": "ended by the user", "stopped_by": "person"}
     if answer.choice == "proceed_once":
         return {"label": "trusted" if _load_test_changes(deps, state).unknown else "accepted"}
-    paths = _format_changed_paths(_load_test_changes(deps, state).changes) or "the tests"
+    paths = _format_first_changed_paths(_load_test_changes(deps, state).changes) or "the tests"
     reason = (answer.feedback or answer.text or "").strip() or "no reason was given."
-    return _send_feedback_to_model(
+    return _append_check_feedback(
         state, runtime, render_prompt("run/check_rejected", paths=paths, reason=reason)
     )
 

@@ -10,13 +10,13 @@ from interlock.nodes.compress_snapshot import (
     BadSnapshot,
     ConversationSize,
     Cut,
-    build_verbatim_parts,
-    collect_dropped_memory_files,
+    collect_requests_rejections_and_skills,
     count_opening_messages,
     estimate_total_tokens,
     find_compression_cut,
     format_snapshot_xml,
     measure_conversation_size,
+    merge_dropped_memory_files,
     messages_kept_by_cut,
     parse_snapshot,
     should_attempt_snapshot,
@@ -83,7 +83,7 @@ async def pre_compress(state: CompressState, runtime: Runtime[Deps]) -> Compress
     outcome = await fire_hooks("PreCompress", {"trigger": trigger}, state, runtime, subject=trigger)
     if outcome.stop is None and outcome.decision != "block":
         return {"label": "go on"}
-    return {**_mark_compression_failed(state), "label": "put off"}
+    return {**_failure_update_unless_forced(state), "label": "put off"}
 
 
 @node(
@@ -259,14 +259,14 @@ def _rejected_attempt_update(
     state: CompressState, status: str, tokens_before: int, tokens_after: int
 ) -> CompressState:
     return {
-        **_mark_compression_failed(state),
+        **_failure_update_unless_forced(state),
         "compress_status": status,
         "tokens_before": tokens_before,
         "tokens_after": tokens_after,
     }
 
 
-def _mark_compression_failed(state: CompressState) -> CompressState:
+def _failure_update_unless_forced(state: CompressState) -> CompressState:
     """A failed attempt isn't retried soon, unless it was forced."""
     return {} if state.get("force") else {"compress_failed_at": max(state["tokens"], 1)}
 
@@ -293,26 +293,26 @@ def _build_compressed_conversation(state: CompressState, deps: Deps, snapshot: s
     about = (
         load_prompt("compress/snapshot").render(snapshot=snapshot)
         if snapshot
-        else _dropped_calls_note(dropped)
+        else _format_dropped_calls_note(dropped)
     )
-    text = "\n\n".join([about, *_plan_todo_and_request_texts(state, deps)])
-    own = build_verbatim_parts(dropped, state["token_limit"])
+    text = "\n\n".join([about, *_render_plan_todos_and_requests(state, deps)])
+    own = collect_requests_rejections_and_skills(dropped, state["token_limit"])
     content = (TextPart(text=text), *own) if own else text
     snapshot_messages = [Message(role="user", origin="snapshot", content=content)]
     if not rest or rest[0].role == "user":
         snapshot_messages.append(
             Message(role="assistant", content=load_prompt("compress/acknowledged").render())
         )
-    return [*opening, *collect_dropped_memory_files(dropped), *snapshot_messages, *rest]
+    return [*opening, *merge_dropped_memory_files(dropped), *snapshot_messages, *rest]
 
 
-def _dropped_calls_note(dropped: list[Message]) -> str:
+def _format_dropped_calls_note(dropped: list[Message]) -> str:
     calls = [call for message in dropped for call in message.tool_calls][-_MOST_CALLS:]
     lines = (f"- {call.name} {json.dumps(call.args, ensure_ascii=False)[:_ARGS]}" for call in calls)
     return load_prompt("compress/unsummarised").render(calls="\n".join(lines))
 
 
-def _plan_todo_and_request_texts(state: CompressState, deps: Deps) -> list[str]:
+def _render_plan_todos_and_requests(state: CompressState, deps: Deps) -> list[str]:
     """Facts the conversation needn't remember: the plan, the todo list, and what is pending with the user."""
     parts: list[str] = []
     if plan := [

@@ -231,7 +231,7 @@ _SHARE = 20
 _ARGS = 300
 
 
-def build_verbatim_parts(dropped: Sequence[Message], window_tokens: int) -> list[TextPart]:
+def collect_requests_rejections_and_skills(dropped: Sequence[Message], window_tokens: int) -> list[TextPart]:
     """Parts of the snapshot's message, for a window of `window_tokens` tokens: the person's own words, what they
     rejected, and the skills in use; those that an earlier snapshot kept, too.
     """
@@ -246,7 +246,7 @@ def build_verbatim_parts(dropped: Sequence[Message], window_tokens: int) -> list
     return parts
 
 
-def collect_dropped_memory_files(dropped: Iterable[Message]) -> list[Message]:
+def merge_dropped_memory_files(dropped: Iterable[Message]) -> list[Message]:
     """The memory files that the dropped part was told of on its way; they go to the opening, which is never dropped."""
     found = {
         part.section: part

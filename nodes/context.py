@@ -169,7 +169,7 @@ async def at_files(state: ContextState, runtime: Runtime[Deps]) -> ContextState:
             state.get("system", ""), [*_build_opening_messages(state, runtime.context), *earlier, *prompt]
         )
     else:
-        head = transcript.append(_replace_changed_system_prompt(state, runtime), prompt)
+        head = transcript.append(_replace_system_prompt_if_changed(state, runtime), prompt)
     files = [{"path": r.path, "status": r.status, "reason": r.reason} for r in named]
     return {"head": head, "prompt": "", "tokens": tokens, "files": [*state["files"], *files]}
 
@@ -203,7 +203,7 @@ def _referenced_file_messages(references: Sequence[Reference]) -> list[Message]:
     return [Message(role="user", origin="context", content=content)]
 
 
-def _replace_changed_system_prompt(state: ContextState, runtime: Runtime[Deps]) -> str:
+def _replace_system_prompt_if_changed(state: ContextState, runtime: Runtime[Deps]) -> str:
     """The head; if the system prompt changed, of a new chain that continues the old."""
     transcript, head = runtime.context.transcript, state["head"]
     if not state.get("previous") or not state.get("system"):
@@ -264,7 +264,7 @@ async def ide_context(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     }
 
 
-def append_undo_note(head: str, deps: Deps) -> str:
+def append_unreported_undos(head: str, deps: Deps) -> str:
     """Return the head after telling the model what a person took back since its last turn: its own changes aren't there
     any more.
     """

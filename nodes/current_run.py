@@ -77,7 +77,7 @@ def submit_to_run_loop(
     return asyncio.run_coroutine_threadsafe(guarded(), drive.loop)
 
 
-def call_in_run_loop(function: Callable[..., Any], *args: Any) -> None:
+def schedule_in_run_loop(function: Callable[..., Any], *args: Any) -> None:
     """Call a function in the run's event loop, even while the run is stopping."""
     drive = _current_drive()
     assert drive is not None

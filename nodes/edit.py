@@ -160,7 +160,7 @@ def strings_to_try(deps: Deps, state: EditState) -> EditStrings:
     return EditStrings(old.replace("\r\n", "\n"), new.replace("\r\n", "\n"), count)
 
 
-def amend_call_with_tried_strings(deps: Deps, state: EditState) -> tuple[CallKey, CallView]:
+def amend_and_record_tried_call(deps: Deps, state: EditState) -> tuple[CallKey, CallView]:
     """The edit as a call; with a helper's strings, a later attempt at it."""
     key = call_key_from_state(state)
     call = deps.journal.read_call(key)
@@ -198,7 +198,7 @@ async def ask_edit_helper(
     )
 
 
-def excerpt_around_old_string(text: str, old_string: str) -> str:
+def shorten_around_old_string(text: str, old_string: str) -> str:
     """The whole text or, if long, the part around the lines most similar to `old_string`."""
     return text if len(text) <= _MOST_TEXT else excerpt_around_similar_lines(text, old_string, _MOST_TEXT)
 
@@ -300,7 +300,7 @@ async def correct_target(state: EditState, runtime: Runtime[Deps]) -> EditState:
     tried = edit.strings
     prompt = load_prompt("edit/correct_target").render_system_and_user(
         file=edit.shown_path,
-        content=await asyncio.to_thread(excerpt_around_old_string, edit.text, tried.old),
+        content=await asyncio.to_thread(shorten_around_old_string, edit.text, tried.old),
         old_string=tried.old,
         new_string=tried.new,
     )
@@ -370,7 +370,7 @@ async def fix_edit(state: EditState, runtime: Runtime[Deps]) -> EditState:
         instruction=str(
             deps.journal.read_call(call_key_from_state(state)).args.get("instruction") or "not given"
         ),
-        content=await asyncio.to_thread(excerpt_around_old_string, edit.text, edit.strings.old),
+        content=await asyncio.to_thread(shorten_around_old_string, edit.text, edit.strings.old),
         old_string=edit.strings.old,
         new_string=edit.strings.new,
         error=state["error"]["message"],
@@ -495,9 +495,11 @@ def _refused_edit_update(state: EditState, code: str, message: str) -> EditState
 async def check_rights(state: EditState, runtime: Runtime[Deps]) -> EditState:
     """A person is asked about the edit as it would be made, i.e. with the helper's strings if they are used."""
     deps = runtime.context
-    key, call = amend_call_with_tried_strings(deps, state)
+    key, call = amend_and_record_tried_call(deps, state)
     mode = state["approval_mode"]
-    verdict = await deps.policy.decide(call, "write", mode, deps.approvals.list_session_rules())
+    verdict = await deps.policy.decide_by_rules_and_checkers(
+        call, "write", mode, deps.approvals.list_session_rules()
+    )
     record_call_decision(runtime, key, policy_decision_record(verdict, mode))
     if verdict.decision == "deny":
         text = load_prompt("run/call_denied").render(
@@ -506,10 +508,10 @@ async def check_rights(state: EditState, runtime: Runtime[Deps]) -> EditState:
         return {"label": "denied", "error": edit_error("denied", text)}
     if verdict.decision == "allow":
         return {"label": "allowed", "error": {}}
-    return await _request_edit_approval(runtime, key, call, verdict, (state.get("asks") or 0) + 1)
+    return await _request_edit_approval_or_deny(runtime, key, call, verdict, (state.get("asks") or 0) + 1)
 
 
-async def _request_edit_approval(
+async def _request_edit_approval_or_deny(
     runtime: Runtime[Deps], key: CallKey, call: CallView, verdict: Verdict, ask_number: int
 ) -> EditState:
     preview = await runtime.context.toolset.preview_call(call, [])
@@ -539,7 +541,7 @@ async def _request_edit_approval(
 async def take_approval(state: EditState, runtime: Runtime[Deps]) -> EditState:
     """A decision is bound to what was shown: if the file changed since, the edit is matched again."""
     deps = runtime.context
-    key, _ = amend_call_with_tried_strings(deps, state)
+    key, _ = amend_and_record_tried_call(deps, state)
     request, answer = require_request_and_answer(deps, state["approval"])
     record_person_decision(runtime, key, state["approval"], answer)
     if answer.choice not in _CHOICES[1:]:
@@ -555,7 +557,7 @@ async def write(state: EditState, runtime: Runtime[Deps]) -> EditState:
     `docs/internals.md#unknown-outcomes`.
     """
     deps = runtime.context
-    key, call = amend_call_with_tried_strings(deps, state)
+    key, call = amend_and_record_tried_call(deps, state)
     row = deps.journal.find_row(key, call)
     result = row.result if row is not None and row.state == "done" else None
     if result is None:

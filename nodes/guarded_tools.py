@@ -23,10 +23,10 @@ from langgraph.types import Command
 from pydantic import BaseModel, JsonValue, TypeAdapter, ValidationError
 
 from interlock.nodes.current_run import (
-    call_in_run_loop,
     current_deps,
     park_until_answered,
     require_current_task_info,
+    schedule_in_run_loop,
     submit_to_run_loop,
 )
 from interlock.nodes.effects import EffectEntry, node_path, run_effect, run_effect_sync
@@ -104,15 +104,17 @@ async def admit_call(call: GuardedCall) -> CallView:
     """The call as it may run, with arguments that a hook or a person changed. Raises `RefusedError`."""
     attempt, by_person, hooked = 1, False, 0
     while True:
-        verdict = await _decide_by_policy(call, attempt)
+        verdict = await _decide_by_policy_or_refuse(call, attempt)
         asked = (
             call.deps.approvals.find_request(call.request_key(attempt)) is not None
         )  # its answer counts, whatever is allowed now
         must_ask, reason = asked or (verdict.decision == "ask" and not by_person), verdict.reason
         if is_hooked(call.hook_state, "BeforeTool") and hooked != attempt:
             hooked = attempt
-            outcome = await _fire_call_hooks(call, "BeforeTool", attempt, {"tool_input": call.view.args})
-            if changed := _apply_hook_arguments(call, outcome, attempt):
+            outcome = await _fire_call_hooks_or_refuse(
+                call, "BeforeTool", attempt, {"tool_input": call.view.args}
+            )
+            if changed := _record_and_apply_hook_arguments(call, outcome, attempt):
                 call.view, attempt, hooked, by_person = changed, attempt + 1, attempt + 1, False
                 continue
             if outcome.decision == "ask" and not by_person:
@@ -126,11 +128,11 @@ async def admit_call(call: GuardedCall) -> CallView:
         attempt, by_person = attempt + 1, True
 
 
-async def _decide_by_policy(call: GuardedCall, attempt: int) -> Verdict:
+async def _decide_by_policy_or_refuse(call: GuardedCall, attempt: int) -> Verdict:
     """The policy's word, softened by what a person allowed for the run. Raises `RefusedError` for a deny."""
     deps, mode = call.deps, call.deps.info.approval_mode
     rules = deps.approvals.list_session_rules()
-    verdict = await deps.policy.decide(call.view, call.risk, mode, rules)
+    verdict = await deps.policy.decide_by_rules_and_checkers(call.view, call.risk, mode, rules)
     own = SessionRule(tool=call.view.name)
     granted = next((rule for rule in rules if rule == own), None)
     if verdict.decision == "ask" and granted and _can_grant_always(deps, verdict):
@@ -151,7 +153,7 @@ def _can_grant_always(deps: Deps, verdict: Verdict) -> bool:
     )
 
 
-async def _fire_call_hooks(
+async def _fire_call_hooks_or_refuse(
     call: GuardedCall, event: HookEvent, attempt: int, payload: Mapping[str, JsonValue]
 ) -> HookOutcome:
     """What the hooks say. Raises `RefusedError` if they block the call, `HookError` if they stop the run."""
@@ -173,7 +175,9 @@ async def _fire_call_hooks(
     return outcome
 
 
-def _apply_hook_arguments(call: GuardedCall, outcome: HookOutcome, attempt: int) -> CallView | None:
+def _record_and_apply_hook_arguments(
+    call: GuardedCall, outcome: HookOutcome, attempt: int
+) -> CallView | None:
     """The call with a hook's arguments; None: unchanged."""
     args = outcome.output.get("tool_input")
     if not isinstance(args, dict) or args == call.view.args:
@@ -248,7 +252,7 @@ async def fire_after_tool_hooks(call: GuardedCall, response: JsonValue) -> str:
     if not is_hooked(call.hook_state, "AfterTool"):
         return ""
     payload: dict[str, JsonValue] = {"tool_input": call.view.args, "tool_response": response}
-    outcome = await _fire_call_hooks(call, "AfterTool", 1, payload)
+    outcome = await _fire_call_hooks_or_refuse(call, "AfterTool", 1, payload)
     return wrap_hook_text(outcome.context) if outcome.context else ""
 
 
@@ -401,7 +405,7 @@ def _new_invocation(
     given = {**dict(zip(own, args, strict=False)), **{key: kwargs[key] for key in kwargs if key in own}}
     shown: Any = clean_json(_ANY.dump_python(given, mode="json", fallback=str, warnings=False))
     digest = hashlib.sha256(json.dumps(shown, sort_keys=True).encode()).hexdigest()[:12]
-    key = _invocation_key(f"{tool.name}#{digest}", deps, info)
+    key = _next_invocation_key(f"{tool.name}#{digest}", deps, info)
     view = CallView(id=_CALL_ID.get() or key, name=tool.name, args=shown)
     runtime = Runtime(context=deps, stream_writer=deps.emit, execution_info=info)
     call = GuardedCall(runtime, info.task_id, key, view, risk, tuple(own))
@@ -412,7 +416,7 @@ def _new_invocation(
     return _ToolInvocation(tool, call, entry, args, kwargs, view.args)
 
 
-def _invocation_key(name: str, deps: Deps, info: Any) -> str:
+def _next_invocation_key(name: str, deps: Deps, info: Any) -> str:
     """The key of a call in its task, the same whenever the node runs.
 
     Equal calls of one message run beside each other, in any order: the id that the model gave each tells them apart.
@@ -474,7 +478,7 @@ class _ToolInvocation:
         """As `ended`, in a thread."""
         place = (self.call.deps.info.run, self.call.task)
         what, instead = f"{self.tool.name}.invoke()", f"await {self.tool.name}.ainvoke()"
-        call_in_run_loop(register_running_call, *place)
+        schedule_in_run_loop(register_running_call, *place)
         admission = submit_to_run_loop(what, instead, partial(admit_call, self.call))
         try:
             args, kwargs = self._merge_changed_arguments(admission.result())
@@ -488,7 +492,7 @@ class _ToolInvocation:
         except RefusedError as refused:
             return self._make_error_result(str(refused))
         finally:
-            call_in_run_loop(unregister_running_call, *place)
+            schedule_in_run_loop(unregister_running_call, *place)
 
     def _merge_changed_arguments(self, view: CallView) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The arguments to call with: the caller's, with those that a person or a hook changed."""

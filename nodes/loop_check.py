@@ -195,7 +195,10 @@ async def check_due(state: LoopCheckState, runtime: Runtime[Deps]) -> LoopCheckS
         "judgements": [],
         "loop_interval": interval,
         "loop_next": state["turn_no"] + interval,
-        "loop_found": {"kind": "model", "detail": f"{NO_PROGRESS}{_describe_main_activity(deps, state)}"}
+        "loop_found": {
+            "kind": "model",
+            "detail": f"{NO_PROGRESS}{_describe_frequent_call_or_answer(deps, state)}",
+        }
         if loop
         else {},
     }
@@ -276,7 +279,7 @@ async def ask_loop_confidence(role: str, state: LoopCheckState, runtime: Runtime
     return found.answer.unproductive_state_confidence if found else None
 
 
-def _describe_main_activity(deps: Deps, state: LoopCheckState) -> str:
+def _describe_frequent_call_or_answer(deps: Deps, state: LoopCheckState) -> str:
     """What the model did most in the turns examined, for the nudge; empty: nothing."""
     last = recent_complete_messages(deps.transcript.read(state["head"])) if state.get("head") else []
     calls = [call for message in last for call in message.tool_calls]

@@ -104,7 +104,7 @@ class RepetitionDetector:
         return self._found
 
     def _forget_text(self) -> None:
-        self._noise.reset()
+        self._noise.forget_text()
         self._row = 0
         """Characters of a table row that may still come before it is checked like other text."""
         self._text = ""
@@ -126,9 +126,9 @@ class RepetitionDetector:
             if self._code:
                 self._held = "" if whole else None
             elif part or whole:
-                self._process_line(part + "\n" if whole else part, whole)
+                self._classify_and_track_line_part(part + "\n" if whole else part, whole)
 
-    def _process_line(self, part: str, is_complete: bool) -> None:
+    def _classify_and_track_line_part(self, part: str, is_complete: bool) -> None:
         if self._held is not None:
             part = self._held + part
             kind = classify_line(part, is_complete)

@@ -53,7 +53,7 @@ class NoiseDetector:
         self._counted = 0
         """Characters since the numbers began to grow evenly."""
 
-    def reset(self) -> None:
+    def forget_text(self) -> None:
         """Forget the text; the numbers go on, as items of a list may be nothing else."""
         self._text, self._since = "", 0
 

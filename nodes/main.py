@@ -8,7 +8,7 @@ from pydantic import JsonValue
 
 from interlock.nodes.check import append_check_rule_once, relabel_accepted_answer_for_check
 from interlock.nodes.hooks import end_prompt_if_hook_refuses, fire_hooks, hook_context_message, hook_node
-from interlock.nodes.mcp import expand_server_prompt
+from interlock.nodes.mcp import expand_if_server_prompt
 from interlock.prompts import load_prompt, render_prompt
 from interlock.state.charts import ApprovalModeChart, next_state
 from interlock.state.command import (
@@ -84,7 +84,7 @@ async def open_prompt(state: MainState, runtime: Runtime[Deps]) -> MainState:
     if state.get("force"):
         return {"label": "compress", "status": "running"}
     deps = runtime.context
-    rules, phase = _plan_rules_and_phase(deps, state)
+    rules, phase = _plan_mode_rules_and_phase(deps, state)
     opened: MainState = {
         **initial_prompt_state(),
         "stop": "",
@@ -128,7 +128,7 @@ async def _resolve_typed_prompt(
         runtime.stream_writer(ErrorEvent(severity="warning", message=problem))
     if name in commands.usable:
         return "command", prompt
-    if (found := await expand_server_prompt(prompt, deps)) != prompt:
+    if (found := await expand_if_server_prompt(prompt, deps)) != prompt:
         return "prompt", found
     if name in commands.skills:
         text = f"Use the skill {name!r}. {args}".strip()
@@ -137,7 +137,7 @@ async def _resolve_typed_prompt(
             "", [*before, Message(role="user", origin="person", content=text)]
         )
     if is_command_name(name):
-        raise _unknown_command_error(name, commands, deps.mcp.server_names())
+        raise _unknown_command_error(name, commands, deps.mcp.enabled_server_names())
     return "prompt", prompt
 
 
@@ -157,7 +157,7 @@ def route_after_context(state: HookedPrompt) -> Literal["plain", "hooked"]:
     return "hooked" if waits and is_hooked(state, "BeforeAgent") else "plain"
 
 
-def _plan_rules_and_phase(deps: Deps, state: MainState) -> tuple[list[Message], str]:
+def _plan_mode_rules_and_phase(deps: Deps, state: MainState) -> tuple[list[Message], str]:
     """The rules of plan mode, if a prompt starts in it, and the current phase."""
     phase = state.get("plan_phase", "")
     if state["approval_mode"] != "plan":
@@ -278,11 +278,11 @@ async def finish(state: MainState, runtime: Runtime[Deps]) -> MainState:
         return {"status": "invalid_stream", "error": {"type": "invalid_stream", "message": message}}
     if state["turn_status"] == "ok" and (refused := find_open_refusal(refusals_from_state(state))):
         error = refusal_error(refused, runtime.context.info)
-        return {"status": "failed", "error": error, **restore_mode_after_plan(state, runtime)}
-    return {"status": _STATUS[state["turn_status"]], **restore_mode_after_plan(state, runtime)}
+        return {"status": "failed", "error": error, **reset_auto_edit_after_plan(state, runtime)}
+    return {"status": _STATUS[state["turn_status"]], **reset_auto_edit_after_plan(state, runtime)}
 
 
-def restore_mode_after_plan(state: MainState, runtime: Runtime[Deps]) -> MainState:
+def reset_auto_edit_after_plan(state: MainState, runtime: Runtime[Deps]) -> MainState:
     """The mode after a plan was carried out: edits are asked about again if they were allowed for the plan only."""
     if (state["turn_status"], state.get("plan_verdict")) != ("ok", "approve_auto_edit"):
         return {}

@@ -49,7 +49,7 @@ async def connect(state: McpState, runtime: Runtime[Deps]) -> McpState:
     """Connect in parallel. Failures are reported, and fatal only to requests for that server alone."""
     deps = runtime.context
     asked = load_mcp_request(state, deps)
-    await deps.mcp.wait_until_ready(asked.server)
+    await deps.mcp.start_and_wait_for_servers(asked.server)
     views = [view for view in deps.mcp.list_servers() if asked.server in (None, view.name)]
     update: McpState = {"servers": _store_json_record(deps, [view.model_dump(mode="json") for view in views])}
     if asked.action == "list":
@@ -91,16 +91,16 @@ async def format_answer(state: McpState, runtime: Runtime[Deps]) -> McpState:
     )
 
 
-async def expand_server_prompt(prompt: str, deps: Deps) -> str:
+async def expand_if_server_prompt(prompt: str, deps: Deps) -> str:
     """A prompt's record; for `/SERVER:PROMPT …`, a record of the server's text.
 
     Raises `UserError` if the server has no such prompt or is unavailable.
     """
     command = _COMMAND.fullmatch(deps.transcript.read_message(prompt).text.strip())
-    if command is None or command["server"] not in deps.mcp.server_names():
+    if command is None or command["server"] not in deps.mcp.enabled_server_names():
         return prompt
     server, name = command["server"], command["name"]
-    await deps.mcp.wait_until_ready(server)
+    await deps.mcp.start_and_wait_for_servers(server)
     (view,) = (v for v in deps.mcp.list_servers() if v.name == server)
     known = {item.name: item.args for item in view.prompts}
     if name not in known:
@@ -152,7 +152,7 @@ MCP_BY_NAMES = ("use_mcp_tool", "access_mcp_resource")
 async def resolve_named_mcp_call(deps: Deps, call: CallView) -> CallView | ToolResult:
     """The server's own call that one of `MCP_BY_NAMES` refers to, or an error listing what there is."""
     server = str(call.args["server_name"])
-    await deps.mcp.wait_until_ready(server if server in deps.mcp.server_names() else None)
+    await deps.mcp.start_and_wait_for_servers(server if server in deps.mcp.enabled_server_names() else None)
     views = {view.name: view for view in deps.mcp.list_servers()}
     if server not in views:
         there = ", ".join(views) or "none"

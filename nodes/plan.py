@@ -97,7 +97,7 @@ async def hand_over(state: PlanState, runtime: Runtime[Deps]) -> PlanState:
     prompt, text = (deps.transcript.read_message(state[key]).text for key in ("asked", "plan_text"))
     plan = ApprovedPlan(state["plan_file"], text, state["plan_steps"])
     modes = {name: state.get(name, "") for name in _KEPT}
-    run = await await_despite_cancel(asyncio.to_thread(deps.plans.start_main_run, prompt, modes, plan))
+    run = await await_despite_cancel(asyncio.to_thread(deps.plans.create_main_run, prompt, modes, plan))
     runtime.stream_writer(HandOver(run=run, workflow="main"))
     return {"main_run": run}
 

@@ -76,7 +76,7 @@ async def approval_mode(state: RouteState, runtime: Runtime[Deps]) -> RouteState
 async def classifier(state: RouteState, runtime: Runtime[Deps]) -> RouteState:
     """Abstains if a score decides, if the request is a tool's answer, and if the helper fails."""
     history, request = split_history_and_request(runtime, state["head"])
-    if should_route_numerically(runtime) or request.role == "tool":
+    if is_numerical_routing_enabled(runtime) or request.role == "tool":
         return _ABSTAINED
     prompt = load_prompt("route/classifier").render_system_and_user(request=request.text)
     choice, took = await _ask_classifier(
@@ -115,7 +115,7 @@ def _history_for_classifier(history: list[Message]) -> list[Message]:
 @_judges
 async def numerical(state: RouteState, runtime: Runtime[Deps]) -> RouteState:
     """Abstains except for families that use it, and if the helper fails."""
-    if not should_route_numerically(runtime):
+    if not is_numerical_routing_enabled(runtime):
         return _ABSTAINED
     history, request = split_history_and_request(runtime, state["head"])
     prompt = load_prompt("route/numerical").render_system_and_user(request=request.text)
@@ -200,7 +200,7 @@ def split_history_and_request(runtime: Runtime[Deps], head: str) -> tuple[list[M
     return messages[:-1], messages[-1]
 
 
-def should_route_numerically(runtime: Runtime[Deps]) -> bool:
+def is_numerical_routing_enabled(runtime: Runtime[Deps]) -> bool:
     """Whether settings list the family of `pro` for numerical routing."""
     deps = runtime.context
     families = deps.settings.model.numerical_routing

@@ -138,7 +138,7 @@ async def check_summary(state: SummarizeState, runtime: Runtime[Deps]) -> Summar
         return {"label": "failed"}
     source = load_long_output(state, runtime.context)
     summary = transcript.read_message(state["summary"]).text
-    text = build_summary_text(source.tool, summary, source.text, state["saved_to"])
+    text = build_summary_with_diagnostics(source.tool, summary, source.text, state["saved_to"])
     if estimate_tokens(text) >= estimate_tokens(source.text):
         return {"label": "failed"}
     record = transcript.append("", [Message(role="tool", name=source.tool, content=text)])
@@ -153,7 +153,7 @@ async def truncate(state: SummarizeState, runtime: Runtime[Deps]) -> SummarizeSt
     limit = deps.settings.tools.truncate_at
     if source.rule.how == "summarize":
         limit = min(limit, source.rule.token_budget * _CHARS_PER_TOKEN)
-    text = build_truncated_text(source.tool, source.text, limit, state["saved_to"])
+    text = build_truncation_with_diagnostics(source.tool, source.text, limit, state["saved_to"])
     record = deps.transcript.append("", [Message(role="tool", name=source.tool, content=text)])
     return {"shortened": record, "summarize_status": "truncated"}
 
@@ -186,7 +186,7 @@ def head_and_tail(text: str, limit: int) -> tuple[str, str]:
     return text[:head], text[len(text) - (limit - head) :]
 
 
-def build_truncated_text(tool: str, text: str, limit: int, path: str) -> str:
+def build_truncation_with_diagnostics(tool: str, text: str, limit: int, path: str) -> str:
     """Head and tail around a line naming the file, followed by the traces and warnings cut out between."""
     if len(text) <= limit:
         return f"{text}\n[All of it is in {path}.]"
@@ -197,7 +197,7 @@ def build_truncated_text(tool: str, text: str, limit: int, path: str) -> str:
     return append_omitted_diagnostics(tool, cut, text, limit)
 
 
-def build_summary_text(tool: str, summary: str, text: str, path: str) -> str:
+def build_summary_with_diagnostics(tool: str, summary: str, text: str, path: str) -> str:
     """The model's summary plus any stack traces and warnings it omitted."""
     whole = load_prompt("summarize/summarized").render(
         characters=f"{len(text):,}", path=path, how=reading_hint(path), summary=summary.strip()

@@ -68,7 +68,7 @@ def collect_prompt_facts(state: SystemPromptState, deps: Deps) -> PromptFacts:
     sandboxed, protocol = bool(deps.settings.tools.sandbox), state.get("protocol") or "native"
     holds = {
         "agent": bool(state.get("agent")),
-        "git": deps.context.system_facts().in_git,
+        "git": deps.context.system_prompt_facts().in_git,
         "unattended": not deps.info.interactive,
         "open": not sandboxed,
         "sandboxed": sandboxed,
@@ -289,7 +289,7 @@ GATHERS = {
 async def _select_sections(
     table: Sequence[PromptSection], state: SystemPromptState, deps: Deps
 ) -> SystemPromptState:
-    await deps.mcp.wait_until_ready()
+    await deps.mcp.start_and_wait_for_servers()
     agent, facts = bool(state.get("agent")), collect_prompt_facts(state, deps)
     lacks = {section.name: facts.describe_missing_conditions(section, agent) for section in table}
     return {
@@ -357,7 +357,7 @@ async def _render_named_sections(
     names, facts = [*names], collect_prompt_facts(state, deps)
     rules = await deps.context.load_mode_rules(state.get("mode", "")) if "instructions" in names else ()
     texts = {
-        "appended": lambda: deps.context.system_facts().appended,
+        "appended": lambda: deps.context.system_prompt_facts().appended,
         "mode": lambda: facts.mode.role if facts.mode else "",
         "agent": lambda: deps.agents.load_instance(state.get("agent", "")).definition.system_prompt,
         "contract": lambda: _agent_contract_text(state.get("agent", ""), deps),

@@ -304,7 +304,9 @@ async def open_child(state: TaskState, runtime: Runtime[Deps]) -> TaskState:
     deps = runtime.context
     wanted = json.loads(deps.transcript.read_message(state["subtask"]).text)
     call = deps.transcript.read_message(state["reply"]).tool_calls[0].id
-    run = deps.tasks.start_subtask(Subtask(call, wanted["mode"], wanted["message"], wanted["todos"]), state)
+    run = deps.tasks.create_subtask_run(
+        Subtask(call, wanted["mode"], wanted["message"], wanted["todos"]), state
+    )
     runtime.stream_writer(HandOver(run=run, workflow="task"))
     return {"child": run, "children": [*(c for c in state["children"] if c != run), run]}
 
@@ -360,7 +362,7 @@ async def finish(state: TaskState, runtime: Runtime[Deps]) -> TaskState:
     return cast(TaskState, await ended_by(loop, runtime))
 
 
-def prepare_head_for_resume(head: str, transcript: Transcript) -> str:
+def close_open_calls_for_resume(head: str, transcript: Transcript) -> str:
     """The head to continue an earlier conversation from: every open call is answered before anything is added."""
     if not head:
         return ""

@@ -174,7 +174,7 @@ async def _is_denied_by_current_rules(deps: Deps, state: DecideState, call: Call
     if state.get("rules") == deps.policy.rules_fingerprint():
         return False
     mode = effective_approval_mode(deps, info.risk, state)
-    return (await deps.policy.decide(call, info.risk, mode, ())).decision == "deny"
+    return (await deps.policy.decide_by_rules_and_checkers(call, info.risk, mode, ())).decision == "deny"
 
 
 async def store_always_choice(

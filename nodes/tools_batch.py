@@ -10,7 +10,7 @@ from interlock.nodes.check import build_first_test_edit_note, context_section_na
 from interlock.nodes.context import format_memory_file
 from interlock.nodes.plan import PLANNED, compute_plan_mode_changes, phase_during_review, record_mode_events
 from interlock.nodes.tools_approval import require_tool_info
-from interlock.nodes.tools_questions import require_plan_approval
+from interlock.nodes.tools_questions import check_claimed_plan_approval
 from interlock.nodes.tools_results import load_call_and_result, result_for_model
 from interlock.prompts import load_prompt
 from interlock.state.calls import (
@@ -150,13 +150,13 @@ async def collect(state: ToolsState, runtime: Runtime[Deps]) -> ToolsState:
     }
     for index, (_, result) in enumerate(done):
         key = CallKey(message=state["message"], index=index, attempt=outcomes[index]["attempt"])
-        require_plan_approval(deps, key, result)
+        check_claimed_plan_approval(deps, key, result)
     moved, moves = compute_plan_mode_changes(
         _plan_mode_from_state(state), done, lambda name: _risk_of_tool(deps, name)
     )
     edits = _auto_edit_mode_update(deps, state)
     record_mode_events(runtime, [*moves, *(["allow_edits"] if edits and not moves else [])])
-    ended: ToolsState = {**_newest_todos_update(deps, done), **_task_loop_update(deps, done)}
+    ended: ToolsState = {**_record_newest_todos(deps, done), **_record_task_loop_outcome(deps, done)}
     return {**collected, **_stop_update(deps, state, outcomes, done), **edits, **moved, **ended}
 
 
@@ -212,7 +212,7 @@ def _stop_update(
     return {"stop": "", "stopped_by": "", "ended": ""}
 
 
-def _newest_todos_update(deps: Deps, done: Sequence[_Done]) -> ToolsState:
+def _record_newest_todos(deps: Deps, done: Sequence[_Done]) -> ToolsState:
     """Copy the newest todo list from the conversation to state, so that compression can't lose it."""
     lists = [r.meta["todos"] for _, r in done if "todos" in r.meta and r.status == "success"]
     if not lists:
@@ -221,7 +221,7 @@ def _newest_todos_update(deps: Deps, done: Sequence[_Done]) -> ToolsState:
     return {"todos": deps.transcript.append("", [record])}
 
 
-def _task_loop_update(deps: Deps, done: Sequence[_Done]) -> ToolsState:
+def _record_task_loop_outcome(deps: Deps, done: Sequence[_Done]) -> ToolsState:
     """What the task loop needs to decide how to continue."""
     types = {(result.error or {}).get("type", "") for _, result in done}
     end: ToolsState = {"completed": "", "subtask": "", "mistaken": not types.isdisjoint(MISTAKES)}
@@ -258,7 +258,7 @@ def make_decide_sends(state: ToolsState) -> Sequence[DecideSend]:
     return [{"message": state["message"], "index": i, "approval_mode": mode} for i in chosen]
 
 
-def is_group_effectful(state: ToolsState) -> bool:
+def has_effectful_group(state: ToolsState) -> bool:
     """Return whether the group has effects, which a resumed run finds by their decision: that is stored before them, as
     an edit already made wouldn't match again.
     """

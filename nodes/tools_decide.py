@@ -20,12 +20,12 @@ from interlock.nodes.tools_results import (
     format_hook_names,
     load_deps_key_and_call,
     load_earlier_calls,
-    mode_refusal_result,
+    mode_refusal_or_noop_result,
     policy_decision_record,
     record_argument_change,
     record_call_decision,
     record_hook_decision,
-    record_result_for_model,
+    record_result_with_additions,
     shorten_hook_reason,
 )
 from interlock.prompts import load_prompt, render_prompt
@@ -184,7 +184,11 @@ async def resolve(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
         record_argument_change(runtime, key, "program", 2, call.name, "it is the server's own tool")
         return {**_FRESH, "label": "known", "attempt": 2}
     if deps.toolset.find_tool_info(call.name) is not None:
-        return {**_FRESH, "label": "known", "attempt": _redirect_to_plans_folder(runtime, state, key, call)}
+        return {
+            **_FRESH,
+            "label": "known",
+            "attempt": _redirect_to_plans_and_get_attempt(runtime, state, key, call),
+        }
     near = deps.toolset.nearest_tool_names(call.name)
     hint = f" Did you mean {', '.join(map(repr, near))}?" if near else ""
     unknown = error_result("tool_not_registered", f"No tool {call.name!r}.{hint}")
@@ -195,10 +199,10 @@ async def _is_denied_under_original_name(deps: Deps, call: CallView, state: Deci
     """Whether somebody's rule denies a call under the name it was made by, too. Plan mode decides by the other name."""
     risk = require_tool_info(deps, call).risk
     mode = "yolo" if state["approval_mode"] == "plan" else effective_approval_mode(deps, risk, state)
-    return (await deps.policy.decide(call, risk, mode, ())).decision == "deny"
+    return (await deps.policy.decide_by_rules_and_checkers(call, risk, mode, ())).decision == "deny"
 
 
-def _redirect_to_plans_folder(
+def _redirect_to_plans_and_get_attempt(
     runtime: Runtime[Deps], state: DecideState, key: CallKey, call: CallView
 ) -> int:
     """In plan mode, redirect a relative Markdown path to the plans folder; returns the attempt with those arguments."""
@@ -238,7 +242,7 @@ async def validate(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
 async def check_mode(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
     """Refuse tools and files that the mode of work doesn't have."""
     deps, _, call = load_deps_key_and_call(state, runtime)
-    refusal = mode_refusal_result(deps, state.get("mode", ""), call)
+    refusal = mode_refusal_or_noop_result(deps, state.get("mode", ""), call)
     if refusal is None:
         return {"label": "allowed"}
     return answer_call_without_running(deps, state, call, refusal, "restricted")
@@ -258,7 +262,9 @@ async def check_policy(state: DecideState, runtime: Runtime[Deps]) -> DecideStat
     deps, key, call = load_deps_key_and_call(state, runtime)
     info = require_tool_info(deps, call)
     mode = effective_approval_mode(deps, info.risk, state)
-    verdict = await deps.policy.decide(call, info.risk, mode, deps.approvals.list_session_rules())
+    verdict = await deps.policy.decide_by_rules_and_checkers(
+        call, info.risk, mode, deps.approvals.list_session_rules()
+    )
     record_call_decision(runtime, key, policy_decision_record(verdict, mode))
     if verdict.decision == "deny":
         why = verdict.deny_message or verdict.reason
@@ -376,7 +382,9 @@ def _record_arguments_from_hook(
 async def respond_undone(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
     """A cancel is passed on: it ends all remaining calls of the batch."""
     key = call_key_from_state(state)
-    record = record_result_for_model(runtime.context, key, args_changed_by_hook=state.get("by_hook", False))
+    record = record_result_with_additions(
+        runtime.context, key, args_changed_by_hook=state.get("by_hook", False)
+    )
     runtime.stream_writer(build_tool_result_event(runtime.context, key, record))
     word = "cancel" if state["label"] == "cancel" else "answered"
     return {"decided": {str(key.index): {"word": word, "attempt": key.attempt, "record": record}}}

@@ -21,9 +21,9 @@ from interlock.nodes.tools_results import (
     call_status_after_events,
     load_deps_key_and_call,
     load_filled_forms,
-    mode_refusal_result,
+    mode_refusal_or_noop_result,
     record_hook_decision,
-    record_result_for_model,
+    record_result_with_additions,
     require_recorded_result,
     shorten_hook_reason,
     should_fire_after_tool_hooks,
@@ -167,7 +167,7 @@ async def _refusal_before_run(deps: Deps, state: ExecuteState, call: CallView) -
 
     `docs/internals.md#requests-and-decisions`.
     """
-    if restricted := mode_refusal_result(deps, state.get("mode", ""), call):
+    if restricted := mode_refusal_or_noop_result(deps, state.get("mode", ""), call):
         return restricted  # a link or the modes themselves may have changed since the decision
     if not state["approval"]:
         return await _refusal_by_current_rules(deps, state, call)
@@ -253,7 +253,7 @@ async def respond(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState:
     """The result itself stays in the journal; the batch gets the attempt it belongs to."""
     key = call_key_from_state(state)
     stop = state.get("hook_stop", "")
-    record = record_result_for_model(
+    record = record_result_with_additions(
         runtime.context,
         key,
         state.get("shortened", ""),

@@ -196,7 +196,7 @@ def _plan_rejection_result(answer: Answer) -> ToolResult:
     return ToolResult(status="success", content=render_prompt(prompt, **values), meta=meta)
 
 
-def require_plan_approval(deps: Deps, key: CallKey, result: ToolResult) -> None:
+def check_claimed_plan_approval(deps: Deps, key: CallKey, result: ToolResult) -> None:
     """Raise `RunError` for a call's result that says that a plan was approved, if no person's answer says so."""
     event = str(result.meta.get("plan", ""))
     if not event.startswith("approve"):

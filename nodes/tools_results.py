@@ -127,7 +127,7 @@ def should_fire_after_tool_hooks(state: CallResult) -> bool:
     return is_hooked(state, "AfterTool") and state.get("status") != "cancelled"
 
 
-def mode_refusal_result(deps: Deps, mode: str, call: CallView) -> ToolResult | None:
+def mode_refusal_or_noop_result(deps: Deps, mode: str, call: CallView) -> ToolResult | None:
     """The answer to a call the mode of work forbids; None: it doesn't. `call` is valid."""
     info = deps.toolset.find_tool_info(call.name)
     if not mode or info is None:
@@ -211,7 +211,7 @@ def record_hook_decision(
     record_call_decision(runtime, key, what)
 
 
-def record_result_for_model(
+def record_result_with_additions(
     deps: Deps,
     key: CallKey,
     replacement: str = "",

@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple, TypeVar
 from langgraph.runtime import Runtime
 from pydantic import BaseModel, Field, JsonValue, ValidationError
 
-from interlock.nodes.context import append_undo_note, has_editor_context
+from interlock.nodes.context import append_unreported_undos, has_editor_context
 from interlock.nodes.hooks import warn_about_ignored_hook_output
 from interlock.prompts import load_prompt
 from interlock.state.compress import KEPT_OUTPUT_TOKENS
@@ -130,14 +130,14 @@ async def mask_tool_outputs(state: TurnState, runtime: Runtime[Deps]) -> TurnSta
     messages = deps.transcript.read(state["head"])
     indices = maskable_output_indices(messages, deps.transcript)
     if not indices or estimate_freed_tokens(messages, indices) < WORTH_TOKENS:
-        head = append_undo_note(state["head"], deps)
+        head = append_unreported_undos(state["head"], deps)
         return {"label": label} if head == state["head"] else {"label": label, "head": head}
     for index in indices:
         message = messages[index]
         path = await asyncio.to_thread(deps.outputs.save_bytes, message.text.encode())
         messages[index] = mask_output(message, str(path))
     head = deps.transcript.append("", messages, continues=state["head"])
-    return {"label": label, "head": append_undo_note(head, deps), "last_prompt_tokens": 0}
+    return {"label": label, "head": append_unreported_undos(head, deps), "last_prompt_tokens": 0}
 
 
 class _OutputAges:
@@ -230,7 +230,7 @@ async def build_turn_request(state: TurnState, deps: Deps) -> TurnRequest:
     history = deps.transcript.read(state.get("request_head") or state["head"])
     if unanswered := unanswered_calls(history, deps.transcript):
         raise RunError(f"Calls without an answer before a model request: {[c.id for c in unanswered]!r}.")
-    await deps.mcp.wait_until_ready()
+    await deps.mcp.start_and_wait_for_servers()
     named = state.get("request_tools")
     mode = deps.modes.find_mode(state.get("mode", ""))
     tools: list[ToolDeclaration] = []
@@ -320,14 +320,16 @@ def read_hook_answer_text(event: HookEvent, outcome: HookOutcome, runtime: Runti
         return ""
 
 
-def apply_message_changes(items: Sequence[Mapping[str, Any]], sent: Sequence[Message]) -> list[Message]:
+def apply_hook_message_changes(
+    hook_items: Sequence[Mapping[str, Any]], sent_messages: Sequence[Message]
+) -> list[Message]:
     """The messages as changed by a hook. Raises `BadChangeError`.
 
     Unchanged messages keep their record. Texts may change, and messages of text may be added or removed; calls and
     their results keep what belongs to them (arguments, signatures, ids), and can only be removed together.
     """
-    shown = [(format_message_for_hooks(m), m) for m in sent]
-    messages = [_message_from_hook_item(i, item, shown) for i, item in enumerate(items)]
+    shown = [(format_message_for_hooks(m), m) for m in sent_messages]
+    messages = [_message_from_hook_item(i, item, shown) for i, item in enumerate(hook_items)]
     _check_message_order(messages)
     return messages
 

@@ -355,14 +355,14 @@ async def after_model(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
             update={"content": text, "thought": None, "signature": None, "opaque": None}
         )
         record = deps.transcript.append(state["head"], [answer])
-    _emit_held_back_text(answer, runtime)
+    _emit_held_back_answer(answer, runtime)
     return {
         **accept_answer(state, deps.transcript, record),
         "label": "calls" if answer.tool_calls else "answered",
     }
 
 
-def _emit_held_back_text(answer: Message, runtime: Runtime[Deps]) -> None:
+def _emit_held_back_answer(answer: Message, runtime: Runtime[Deps]) -> None:
     """Emit the text that was held back."""
     if answer.thought:
         runtime.stream_writer(Thought(content=answer.thought))

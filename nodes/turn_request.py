@@ -25,7 +25,7 @@ from interlock.nodes.turn_messages import (
     RequestChange,
     ToolChoice,
     TurnRequest,
-    apply_message_changes,
+    apply_hook_message_changes,
     build_turn_request,
     format_request_for_hooks,
     read_hook_answer_text,
@@ -190,7 +190,7 @@ def _apply_hook_request_changes(
         if wanted.model and wanted.model != request.model:
             changed["request_model"] = deps.models.resolve_alias(wanted.model)
         if wanted.messages is not None:
-            messages = apply_message_changes(wanted.messages, request.messages)
+            messages = apply_hook_message_changes(wanted.messages, request.messages)
             changed["request_head"] = _store_request_chain(deps.transcript, head, messages)
     except (BadChangeError, UserError) as problem:
         warn_about_ignored_hook_output("BeforeModel", outcome, str(problem), runtime)

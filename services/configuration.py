@@ -140,7 +140,7 @@ class Configuration:
         return LoadedRules(texts, *parse_rule_files(texts))
 
     @_cached_property_tracking_reads
-    def untrusted_files_warnings(self) -> list[str]:
+    def warnings_about_ignored_files(self) -> list[str]:
         """A line that names what doesn't count because the folder isn't trusted; none if it is."""
         return (
             []
@@ -150,7 +150,7 @@ class Configuration:
 
     def load_as_if_trusted(self) -> "Configuration":
         """Return what would count if the folder were trusted."""
-        return load_configuration(replace(self.sources, trusted=True))
+        return load_or_reuse_configuration(replace(self.sources, trusted=True))
 
     def compute_once(self, key: object, compute: Callable[[], T]) -> T:
         """Return what is made of this configuration, made once. What it reads of files is noted as a part's is."""
@@ -167,10 +167,10 @@ _known: list[Configuration] = []
 
 def load_default_configuration(root: Path, trusted: bool | None = None) -> Configuration:
     """Return what configures a run that this process's user starts in a folder, without options."""
-    return load_configuration(ConfigurationSources(root, Path.home(), os.environ, trusted=trusted))
+    return load_or_reuse_configuration(ConfigurationSources(root, Path.home(), os.environ, trusted=trusted))
 
 
-def load_configuration(sources: ConfigurationSources) -> Configuration:
+def load_or_reuse_configuration(sources: ConfigurationSources) -> Configuration:
     """Return the configuration of these sources: the same value as before if no file has changed since."""
     known = next((one for one in _known if one.sources == sources), None)
     if known and known.stamps.are_current():

@@ -25,7 +25,7 @@ def reduce_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
 def _reduce_subschema(schema: object, root: Mapping[str, Any], depth_left: int) -> dict[str, Any]:
     if not isinstance(schema, Mapping) or not depth_left:
         return {}
-    found = _inline_references_and_all_of(cast(Mapping[str, Any], schema), root, depth_left)
+    found = _inline_top_level_refs_and_all_of(cast(Mapping[str, Any], schema), root, depth_left)
     made: dict[str, Any] = {k: found[k] for k in _PLAIN if isinstance(found.get(k), int | float)}
     if isinstance(description := found.get("description") or found.get("title"), str):
         made["description"] = make_visible(description)[:DESCRIPTION_CHARS]
@@ -74,7 +74,7 @@ def _reduce_object_properties(
     return {"properties": made, **({"required": names} if names else {})}
 
 
-def _inline_references_and_all_of(
+def _inline_top_level_refs_and_all_of(
     schema: Mapping[str, Any], root: Mapping[str, Any], depth_left: int
 ) -> Mapping[str, Any]:
     """Inline `$ref`, which must point into the schema itself, and merge `allOf`."""

@@ -52,7 +52,7 @@ _MOST_ERRORS = 3
 def parameter_schema(args_model: type[BaseModel], *, may_wait: bool = False) -> dict[str, Any]:
     """Return the schema with definitions inlined, without titles and defaults. Cached: don't modify it."""
     whole = args_model.model_json_schema()
-    schema = _inline_schema(whole, whole.get("$defs", {}))
+    schema = _inline_and_simplify_schema(whole, whole.get("$defs", {}))
     schema.setdefault("properties", {})
     schema.pop("description", None)  # the class's docstring; the tool has its own
     if may_wait:
@@ -60,7 +60,7 @@ def parameter_schema(args_model: type[BaseModel], *, may_wait: bool = False) -> 
     return schema
 
 
-def _inline_schema(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> dict[str, Any]:
+def _inline_and_simplify_schema(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> dict[str, Any]:
     if "$ref" in schema:
         target = definitions[schema["$ref"].rpartition("/")[2]]
         schema = {**target, **{k: v for k, v in schema.items() if k != "$ref"}}
@@ -69,18 +69,22 @@ def _inline_schema(schema: Mapping[str, Any], definitions: Mapping[str, Any]) ->
         others = [option for option in schema["anyOf"] if option.get("type") != "null"]
         if len(others) == 1:
             schema = {**others[0], **{k: v for k, v in schema.items() if k not in ("anyOf", "default")}}
-            return _inline_schema(schema, definitions)
+            return _inline_and_simplify_schema(schema, definitions)
     if "const" in schema:
         schema = {**schema, "enum": [schema["const"]]}
-    return {key: _inline_value(key, value, definitions) for key, value in schema.items() if key in _KEPT}
+    return {
+        key: _inline_and_simplify_value(key, value, definitions)
+        for key, value in schema.items()
+        if key in _KEPT
+    }
 
 
-def _inline_value(key: str, value: Any, definitions: Mapping[str, Any]) -> Any:
+def _inline_and_simplify_value(key: str, value: Any, definitions: Mapping[str, Any]) -> Any:
     if key == "properties":
-        return {name: _inline_schema(part, definitions) for name, part in value.items()}
+        return {name: _inline_and_simplify_schema(part, definitions) for name, part in value.items()}
     if key == "anyOf":
-        return [_inline_schema(part, definitions) for part in value]
-    return _inline_schema(value, definitions) if key == "items" else value
+        return [_inline_and_simplify_schema(part, definitions) for part in value]
+    return _inline_and_simplify_schema(value, definitions) if key == "items" else value
 
 
 def describe_argument_errors(tool: str, args_model: type[BaseModel], error: ValidationError) -> str:

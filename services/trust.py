@@ -17,11 +17,11 @@ from typing import Any, NamedTuple, cast
 from interlock.services.config.formats import load_dotenv, parse_yaml, split_front_matter
 from interlock.services.config.settings import FOLDERS, read_json_object
 from interlock.services.files.disk import make_private_directory, read_file
-from interlock.services.files.filesystem import lock_folder, replace_private_file_locked
+from interlock.services.files.filesystem import lock_folder, replace_private_file_holding_lock
 from interlock.services.files.protected import builtin_protected_names
 from interlock.services.files.stamps import glob_paths, path_exists, real_path
 from interlock.services.hooks.hook_settings import Hook
-from interlock.services.hooks.scripts import find_scripts
+from interlock.services.hooks.scripts import find_code_files_and_folders
 from interlock.services.policy.rule_files import list_workspace_rule_files
 from interlock.services.secrets.environment import is_secret_name
 from interlock.state.command import split_template
@@ -171,13 +171,13 @@ def record_and_report_new_hooks(root: Path, home: Path, hooks: Iterable[Hook]) -
 def _write_json_through_link(file: Path, entries: Mapping[str, object]) -> None:
     """Write through a link, so that the link is preserved."""
     text = json.dumps(entries, indent=2, ensure_ascii=False) + "\n"
-    replace_private_file_locked(Path(os.path.realpath(file)), text.encode())
+    replace_private_file_holding_lock(Path(os.path.realpath(file)), text.encode())
 
 
 def _hook_fingerprint(hook: Hook, root: Path) -> str:
     """Hash the command and the scripts in the folder that it names, as a pull may change them."""
     digest = hashlib.sha256(f"{hook.event}\0{hook.name}\0{hook.command}".encode())
-    for script in find_scripts(hook.command, root):
+    for script in find_code_files_and_folders(hook.command, root):
         with suppress(OSError):  # unreadable: then its hook fails too
             digest.update(read_file(script))
     return digest.hexdigest()[:32]

@@ -79,7 +79,7 @@ class Checks(Protocol):
         """Whether the command must also succeed with the tests of the run's start."""
         ...
 
-    def is_test(self, path: str) -> bool:
+    def is_test_or_settings(self, path: str) -> bool:
         """Whether a file, named as in a call, was a test or a runner's settings when the run began."""
         ...
 

@@ -126,7 +126,7 @@ class ContextSource(Protocol):
         """
         ...
 
-    def system_facts(self) -> SystemFacts: ...
+    def system_prompt_facts(self) -> SystemFacts: ...
 
     async def summarize_git_state(self) -> str:
         """Branch, changes and latest commits; empty outside git."""
@@ -180,7 +180,7 @@ class Steps(Protocol):
 
     def record_end(self, task: str, ms: float, keys: Sequence[str]) -> None: ...
 
-    def record_failure(self, task: str) -> None:
+    def invalidate_replies_of_failed_node(self, task: str) -> None:
         """The node raised: its next try isn't given the replies of models that this one got."""
         ...
 
@@ -271,7 +271,7 @@ class Plans(Protocol):
         """Replace a plan's text atomically; `token` names the temporary file that a kill leaves behind."""
         ...
 
-    def start_main_run(self, prompt: str, modes: Mapping[str, str], plan: ApprovedPlan) -> str:
+    def create_main_run(self, prompt: str, modes: Mapping[str, str], plan: ApprovedPlan) -> str:
         """Start the linked `main` run that carries out the plan; returns its id. Idempotent.
 
         `modes`: its approval mode, mode of work and protocol.
@@ -329,7 +329,7 @@ class Token:
         self.is_held = False
         """Whether the drive is over but for work that nothing can stop."""
 
-    def request_stop(self) -> None:
+    def request_stop_and_cancel_work(self) -> None:
         """Cancel work in flight and refuse to start more."""
         self.requested = True
         for task, requested in self._under_way.items():
@@ -357,7 +357,7 @@ class Token:
             del self._under_way[task]
 
     @contextmanager
-    def hold_for_unstoppable_work(self) -> Generator[None]:
+    def flag_unstoppable_work(self) -> Generator[None]:
         """Inside, the drive only waits for work to end that nothing can stop, to keep what it returns."""
         self.is_held = True
         try:

@@ -76,11 +76,11 @@ class McpState(ToolsState, total=False):
 class McpServers(Protocol):
     """The MCP servers of a run, started lazily."""
 
-    def server_names(self) -> list[str]:
+    def enabled_server_names(self) -> list[str]:
         """Servers that are configured and not disabled."""
         ...
 
-    async def wait_until_ready(self, server: str | None = None) -> None:
+    async def start_and_wait_for_servers(self, server: str | None = None) -> None:
         """Start all servers, or one, and wait until each is connected, has failed, or times out."""
         ...
 

@@ -110,10 +110,10 @@ class Message(Frozen):
 T = TypeVar("T")
 
 
-def is_continuation(history: Sequence[Message], known: list[Message]) -> bool:
+def is_continuation(history: Sequence[Message], earlier_history: list[Message]) -> bool:
     """Whether a history is another one, or that and more: of the same messages, which takes 5 ns for each."""
-    begin = history[: len(known)]
-    return known == (begin if isinstance(begin, list) else [*begin])
+    begin = history[: len(earlier_history)]
+    return earlier_history == (begin if isinstance(begin, list) else [*begin])
 
 
 class IncrementalScan(Generic[T]):

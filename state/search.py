@@ -148,7 +148,7 @@ class CodeIndex(Protocol):
         """Candidate chunks, by words and by meaning."""
         ...
 
-    def rank_candidates(self, found: Candidates, query: IndexQuery) -> list[tuple[int, float]]:
+    def rank_candidates(self, candidates: Candidates, query: IndexQuery) -> list[tuple[int, float]]:
         """The best candidates with their scores, best first, without duplicates."""
         ...
 

@@ -128,7 +128,7 @@ class TaskEnd(NamedTuple):
 class Tasks(Protocol):
     """Subtasks, run as linked `task` runs."""
 
-    def start_subtask(self, subtask: Subtask, parent: TaskState) -> str:
+    def create_subtask_run(self, subtask: Subtask, parent: TaskState) -> str:
         """Create the run, which this run's process drives next; returns its id. Idempotent."""
         ...
 

@@ -97,7 +97,7 @@ class Outputs(Protocol):
 
     def save_bytes(self, data: bytes, suffix: str = ".txt") -> Path: ...
 
-    def new_spool_path(self) -> Path:
+    def create_spool_file(self) -> Path:
         """A fresh file name in `outputs/`, to be written while something runs."""
         ...
 
@@ -182,7 +182,7 @@ class FileChange(BaseModel, defer_build=True):
     """What found the place of the change."""
 
 
-def make_fixed_result_run(result: ToolResult) -> "Run":
+def make_run_that_returns(result: ToolResult) -> "Run":
     """`run` of a tool whose calls the graph reads or answers itself."""
 
     async def run(args: Any, context: ToolContext) -> ToolResult:  # noqa: ARG001 - every tool has this shape
@@ -334,7 +334,9 @@ class Toolset(Protocol):
 
 
 class Policy(Protocol):
-    async def decide(self, call: CallView, risk: Risk, mode: str, session: Sequence[SessionRule]) -> Verdict:
+    async def decide_by_rules_and_checkers(
+        self, call: CallView, risk: Risk, mode: str, session: Sequence[SessionRule]
+    ) -> Verdict:
         """Apply the rules, then safety checkers, which may be processes."""
         ...
 

@@ -88,7 +88,7 @@ def follow_drive(
 
 def flush_at_exit() -> list[str]:
     """At a process's end, wait a moment for collectors that have something to take; returns a line for each failure."""
-    late = [one for one in _SENDERS.values() if not one.wait_until_drained()]
+    late = [one for one in _SENDERS.values() if not one.wait_until_drained_or_failed()]
     return [line for one in _SENDERS.values() if (line := _undelivered_message(one, late=one in late))]
 
 
@@ -151,11 +151,11 @@ class Telemetry:
         self._measurements += event_measurements(event)
         self._logs += _event_logs(event, with_content=self._settings.log_prompts)
         if isinstance(event, ev.Result):
-            self._send_drive_span(event)
+            self._enqueue_final_batch(event)
         elif time.monotonic() - self._last > _EVERY_S:
             self._enqueue_new_batch([])
 
-    def _send_drive_span(self, event: ev.Result) -> None:
+    def _enqueue_final_batch(self, event: ev.Result) -> None:
         about: Attributes = {
             "gen_ai.operation.name": "invoke_workflow",
             "gen_ai.workflow.name": self._workflow,

@@ -62,7 +62,7 @@ class Sender:
         self.failure = ""
         threading.Thread(target=self._send_forever, name="telemetry", daemon=True).start()
         atexit.register(
-            self.wait_until_drained
+            self.wait_until_drained_or_failed
         )  # the command line ends without Python's cleanup, and asks itself
 
     def enqueue_batch(self, batch: Batch) -> None:
@@ -70,7 +70,7 @@ class Sender:
             self._left += 1
         self._batches.put(batch)
 
-    def wait_until_drained(self, timeout_s: float = LAST_S) -> bool:
+    def wait_until_drained_or_failed(self, timeout_s: float = LAST_S) -> bool:
         """Wait until everything was taken or refused; one refusal is enough to wait for no more."""
         with self._changed:
             return self._changed.wait_for(lambda: not self._left or bool(self.failure), timeout_s)

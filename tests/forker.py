@@ -26,7 +26,7 @@ def main(terminal: str, program: str, *arguments: str) -> int:
 
         from interlock.telemetry.sender import Sender
 
-        Sender.wait_until_drained.__defaults__ = (HANG_S,)
+        Sender.wait_until_drained_or_failed.__defaults__ = (HANG_S,)
     if terminal:
         fcntl.ioctl(0, termios.TIOCSCTTY, 0)
     sys.argv = [program or "interlock", *arguments]
@@ -54,7 +54,7 @@ if __name__ == "__main__":
     from unsynced import sync_nothing
 
     sync_nothing()
-    import_all = fork_server.preload_run_modules
+    import_all = fork_server.preload_modules_by_rehearsal
 
     def imported() -> None:
         import_all()
@@ -66,6 +66,6 @@ if __name__ == "__main__":
         gc.collect()
         gc.freeze()  # otherwise collections of forks copy the pages that they share
 
-    fork_server.preload_run_modules = imported
+    fork_server.preload_modules_by_rehearsal = imported
     fork_server.UNUSED_S = 3600.0
     fork_server.main(sys.argv[2])

@@ -34,12 +34,18 @@ INSIDE: Mapping[str, frozenset[str]] = {
     "clock": frozenset({"monotonic"}),
     # The system prompt is rebuilt, so that a replay reports a changed one.
     "context": frozenset(
-        {"roots", "has_ide_source", "system_prompt_replacement", "load_mode_rules", "system_facts"}
+        {"roots", "has_ide_source", "system_prompt_replacement", "load_mode_rules", "system_prompt_facts"}
     ),
     "modes": frozenset({"find_mode", "list_modes"}),
     # A replay has how each check ended.
     "checks": frozenset(
-        {"command", "must_pass_with_original_tests", "is_test", "run_check", "run_check_with_original_tests"}
+        {
+            "command",
+            "must_pass_with_original_tests",
+            "is_test_or_settings",
+            "run_check",
+            "run_check_with_original_tests",
+        }
     ),
     # A replay has the results of calls, and the problems of those that never ran.
     "toolset": frozenset(
@@ -47,12 +53,12 @@ INSIDE: Mapping[str, frozenset[str]] = {
     )
     | {"declare_tools", "find_tool_info", "nearest_tool_names", "summarize_call"},
     # What it writes belongs to the run; its folder has the run's name.
-    "plans": frozenset({"folder", "redirect_to_plans_folder", "write_plan", "start_main_run"}),
+    "plans": frozenset({"folder", "redirect_to_plans_folder", "write_plan", "create_main_run"}),
     "steps": frozenset(
         {"record_start", "record_end", "detach_graph_steps", "attach_graph_steps"}
         | {"record_route", "record_reason", "record_decision", "commit_progress"}
         # Numbers count from a task's beginning, in a replay as well.
-        | {"record_failure", "next_occurrence_index"}
+        | {"invalidate_replies_of_failed_node", "next_occurrence_index"}
     ),
 }
 RECORDED = frozenset(

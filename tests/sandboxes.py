@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from interlock.services.sandbox.sandbox import Sandbox, check_sandbox_support, open_sandbox
+from interlock.services.sandbox.sandbox import Sandbox, check_and_describe_sandbox_support, open_sandbox
 from interlock.state.errors import SandboxError
 from interlock.state.settings import ToolSettings
 
@@ -16,7 +16,7 @@ from interlock.state.settings import ToolSettings
 @cache
 def _missing() -> str:
     try:
-        check_sandbox_support(os.environ)
+        check_and_describe_sandbox_support(os.environ)
     except SandboxError as error:
         assert error.exit_code == 44 and "run without the sandbox" in str(error)
         return str(error)

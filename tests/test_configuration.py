@@ -306,7 +306,7 @@ def test_every_file_that_is_opened_and_folder_that_is_listed_has_a_stamp(
         "modes",
         "commands",
         "rules",
-        "untrusted_files_warnings",
+        "warnings_about_ignored_files",
     )
     configurations = [
         load_run_configuration(one, tmp_path / "work") for one in (options, replace(options, repository={}))

@@ -562,7 +562,7 @@ g.add_node("tools", ToolNode([post])).add_edge(START, "tools")
 
 def test_doctor_names_effects_without_effect(tmp_path: Path) -> None:
     (file := tmp_path / "agent.py").write_text(HINTED)
-    found = Client(Options(home=tmp_path / "state")).find_effect_hints(f"{file}:g")
+    found = Client(Options(home=tmp_path / "state")).find_unguarded_effects(f"{file}:g")
     assert [(*hint,) for hint in found] == [
         ("starts", "open(…, 'a')", "agent.py:9"),
         ("starts", "subprocess.run(…)", "agent.py:26"),

@@ -25,7 +25,7 @@ from patience import HANG_S, until
 from scripted import says, shell, tools
 
 from interlock.cli.catalog import build_parser
-from interlock.engine.audit import sign_text
+from interlock.engine.audit import public_key_and_signature
 from interlock.engine.store import Store, audit, resolve_state_directory
 from interlock.engine.store.audit import VARIABLE, load_or_create_audit_key
 from interlock.engine.store.leases import read_lease, revoke_lease
@@ -652,7 +652,7 @@ def test_a_run_that_kills_its_process_three_times_is_given_up_with_the_reason(
 
 def _this_is_host(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """From now on this process counts as one of another host; workers that were started stay on theirs."""
-    monkeypatch.setattr("interlock.services.process.identity.host_name", lambda: name)
+    monkeypatch.setattr("interlock.services.process.identity.host_and_pid_namespace", lambda: name)
 
 
 def test_a_run_that_was_given_up_or_cancelled_is_over_on_every_other_host(
@@ -845,7 +845,7 @@ def test_compose_makes_one_audit_key_for_all_and_keeps_it(
     signed: set[tuple[str, str]] = set()
     for _ in range(2):
         subprocess.run(["sh", "-c", command.replace("$$", "$")], check=True)
-        signed.add(sign_text(load_or_create_audit_key(tmp_path), b"head"))
+        signed.add(public_key_and_signature(load_or_create_audit_key(tmp_path), b"head"))
         audit._read_or_create_key_file.cache_clear()
     assert len(signed) == 1
 

@@ -125,7 +125,7 @@ def test_a_time_whose_worker_was_killed_is_tried_again_and_starts_one_run(
     fetch = "select (procrastinate_fetch_job_v2(null, null)).args ->> 'due'"
     with writing() as conn:
         (due,) = conn.execute(fetch).fetchone()
-        queue.retry_abandoned_schedule_starts(conn, 12)
+        queue.requeue_lost_schedule_starts(conn, 12)
         assert conn.execute(jobs).fetchall() == [("todo", int(due), True)]
     monkeypatch.setattr(schedule_process, "exit_when_worker_ends", lambda: None)
     with monkeypatch.context() as patch:
@@ -137,5 +137,5 @@ def test_a_time_whose_worker_was_killed_is_tried_again_and_starts_one_run(
     assert (schedule["run"], schedule["said"]) == (row["run"], "")
     with writing() as conn:
         conn.execute_raw("delete from procrastinate_jobs")  # whatever lost it
-        queue.retry_abandoned_schedule_starts(conn, 12)
+        queue.requeue_lost_schedule_starts(conn, 12)
         assert [row[2] for row in conn.execute(jobs)] == [False], "a schedule without a job is planned"

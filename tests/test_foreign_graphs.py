@@ -1391,7 +1391,7 @@ def test_equal_guarded_calls_are_told_apart_by_their_tool_call(
     put(Path("last"), "second")
     with monkeypatch.context() as patch:
         if earlier:
-            patch.setattr(guarded_tools, "_invocation_key", numbered)
+            patch.setattr(guarded_tools, "_next_invocation_key", numbered)
         parked = run_sync(f"{file}:graph", {"messages": "go"}, options=options)
     calls = {request["call"]: request["id"] for request in parked.pending}
     assert set(calls) == {"first", "second"}

@@ -16,7 +16,7 @@ from interlock.engine.store import Store, retention, select_rows
 from interlock.engine.store.chain import list_dropped_messages
 from interlock.engine.store.checkpoints import read_state_at_step
 from interlock.engine.store.integrity import find_damaged_records
-from interlock.engine.store.retention import remove_run
+from interlock.engine.store.retention import remove_run_and_report_refused_paths
 from interlock.services.files.filesystem import OutputFiles, store_content
 
 DONE = {"text": "done"}
@@ -150,12 +150,12 @@ def test_a_store_of_an_earlier_version_lists_what_its_runs_name_when_the_first_i
     with Store(home).write_transaction() as conn:
         conn.execute_raw("delete from named_files")
     files = {path.name for path in OutputFiles(home).directory.iterdir()}
-    remove_run(home, first)
+    remove_run_and_report_refused_paths(home, first)
     assert {path.name for path in OutputFiles(home).directory.iterdir()} <= files
     now = sorted(map(tuple, select_rows(home, "select name, run from named_files")))
     assert now == [one for one in listed if one[1] != first]
     assert {name for name, _ in now} - {""} == {path.name for path in OutputFiles(home).directory.iterdir()}
-    remove_run(home, second)
+    remove_run_and_report_refused_paths(home, second)
     assert [*OutputFiles(home).directory.iterdir()] == []
 
 
@@ -172,7 +172,7 @@ def test_files_of_long_outputs_go_with_the_last_run_that_names_them_or_has_begun
 
     before = kept()
     assert before, "the whole output"
-    remove_run(home, first)
+    remove_run_and_report_refused_paths(home, first)
     assert kept() == before
     remove = retention.remove_file_if_older_than
 
@@ -184,7 +184,7 @@ def test_files_of_long_outputs_go_with_the_last_run_that_names_them_or_has_begun
 
     with monkeypatch.context() as patch:
         patch.setattr(retention, "remove_file_if_older_than", meanwhile)
-        remove_run(home, second)
+        remove_run_and_report_refused_paths(home, second)
     assert kept() == before
-    remove_run(home, drive(stage, *replies).run)
+    remove_run_and_report_refused_paths(home, drive(stage, *replies).run)
     assert [*outputs.directory.iterdir()] == []

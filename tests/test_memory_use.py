@@ -8,7 +8,7 @@ import pytest
 from places import Place
 
 from interlock.engine import Decision, Outcome, resume_sync, run_sync
-from interlock.services.files.blobs import inflate_body
+from interlock.services.files.blobs import inflate_if_deflated
 from interlock.tools.save_memory import add_fact_to_text
 
 
@@ -39,7 +39,7 @@ def requests(place: Place) -> list[dict[str, Any]]:
     conn = Store(place.folder / "home").connect()
     bodies = [row[0] for row in conn.execute("select body from chain order by rowid")]
     conn.close()
-    found = [json.loads(inflate_body(body)) for body in bodies if body]
+    found = [json.loads(inflate_if_deflated(body)) for body in bodies if body]
     return [m for m in found if m.get("origin") == "context" and "came to just now" in json.dumps(m)]
 
 

@@ -24,7 +24,7 @@ from patience import HANG_S, sweep_part, until
 from warm import Warm
 
 from interlock.engine import Decision, Outcome, run
-from interlock.engine.client.cancel import cancel_run_by_name
+from interlock.engine.client.cancel import stop_or_cancel_run_by_name
 from interlock.engine.driver.stop import Stop
 from interlock.engine.read import list_runs
 from interlock.testing import Stage
@@ -219,7 +219,7 @@ def _from_outside(case: Case) -> None:
     for holds in case.moments():
         until(lambda now=holds: now() or process.poll() is not None, "a branch that begins or ends")
     if case.way == "cancelled from elsewhere":
-        cancel_run_by_name(case.stage.options, list_runs(case.stage.home)[0].run)
+        stop_or_cancel_run_by_name(case.stage.options, list_runs(case.stage.home)[0].run)
         time.sleep(_BEAT_S)
     else:
         number = signal.Signals[case.way.split()[0]]

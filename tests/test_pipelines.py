@@ -36,7 +36,7 @@ DIAGRAMS = Path(__file__).parent.parent / "diagrams"
 
 def test_diagrams_are_current_and_none_is_left_over(request: pytest.FixtureRequest) -> None:
     if request.config.getoption("--update-golden"):
-        diagrams.write_diagrams(DIAGRAMS)
+        diagrams.sync_diagram_files(DIAGRAMS)
     assert diagrams.list_diagram_problems(DIAGRAMS) == []
 
 
@@ -588,5 +588,5 @@ def every_graph() -> list[Graph]:
                 add(part.graph)
 
     for name in PIPELINES:
-        add(load_pipeline(name).declared_graph())
+        add(load_pipeline(name).build_uncompiled_graph())
     return [*found.values()]

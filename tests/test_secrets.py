@@ -17,7 +17,7 @@ from scripted import says, tools
 
 from interlock.engine.store.audit import AuditRecord
 from interlock.engine.store.checkpoints import decompress_row
-from interlock.services.files.blobs import inflate_body
+from interlock.services.files.blobs import inflate_if_deflated
 
 GITHUB = "ghp_" + "aB3d" * 9
 VALUE = "planted-välue-0123"
@@ -62,7 +62,9 @@ def legible(row: Sequence[object]) -> list[str]:
     values = [*row]
     for n, value in enumerate(row):
         if isinstance(value, bytes):
-            values[n] = decompress_row(str(row[n - 1]), inflate_body(value))[1].decode("utf-8", "replace")
+            values[n] = decompress_row(str(row[n - 1]), inflate_if_deflated(value))[1].decode(
+                "utf-8", "replace"
+            )
     return [*map(str, values), str(AuditRecord.from_row(row[1:])) if row[0] == "audit" else ""]
 
 

@@ -15,7 +15,7 @@ from agent_runs.stage import REPORT, Replies, Stage, approve, call, complete, sa
 from interlock.engine import Decision, Outcome
 from interlock.engine.diagrams import declared_edges
 from interlock.engine.read.calls import list_agents
-from interlock.services.files.blobs import inflate_body
+from interlock.services.files.blobs import inflate_if_deflated
 
 pytestmark = pytest.mark.usefixtures("nodes_declare_what_they_ask")
 
@@ -175,7 +175,7 @@ def test_an_agent_is_told_the_mandates_of_its_tools(
     outputs = stage.folder / "home/outputs"
     rows = stage.rows("select body, file from chain")
     records = [
-        (outputs / row["file"]).read_text() if row["file"] else inflate_body(row["body"]).decode()
+        (outputs / row["file"]).read_text() if row["file"] else inflate_if_deflated(row["body"]).decode()
         for row in rows
     ]
     (system,) = [record for record in records if "# How this ends" in record]

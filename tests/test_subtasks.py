@@ -12,8 +12,8 @@ from interlock.cli.main import main as cli
 from interlock.engine import Outcome, fork_sync, resume_sync
 from interlock.engine.driver.delegation import derive_run_id
 from interlock.engine.read import list_runs, list_waiting_requests
-from interlock.engine.store.retention import remove_run
-from interlock.services.files.blobs import inflate_body
+from interlock.engine.store.retention import remove_run_and_report_refused_paths
+from interlock.services.files.blobs import inflate_if_deflated
 from interlock.state.errors import UserError
 
 _FIRST, _SECOND = "task:0.0", "task:0.0/task:0.0"
@@ -140,7 +140,7 @@ def test_a_child_that_a_person_cancels_or_removes_leaves_its_parent_going_on(
     stage, outcome = started(tmp_path, replies)
     outcome = stage.resume(outcome, *approve(outcome))
     if how == "removed":
-        remove_run(stage.folder / "home", asked(outcome)[0][0])
+        remove_run_and_report_refused_paths(stage.folder / "home", asked(outcome)[0][0])
     outcome = stage.resume(outcome, *(approve(outcome, "cancel") if how == "cancelled" else ()))
     assert (outcome.status, outcome.output["result"]) == ("done", "without it"), outcome
 
@@ -194,7 +194,7 @@ def test_a_child_has_a_mode_steps_and_a_conversation_of_its_own(tmp_path: Path) 
     assert (outcome.status, outcome.output["mode"]) == ("done", "code")
     assert not (stage.work / "no.txt").exists()
     bodies = stage.rows("select body from chain where run = $1", outcome.output["children"][0])
-    assert not any(b"secret of the root" in inflate_body(row["body"]) for row in bodies)
+    assert not any(b"secret of the root" in inflate_if_deflated(row["body"]) for row in bodies)
 
 
 def test_tasks_nest_only_so_deep(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from scripted import tools
 
 from interlock.engine import Outcome, resume_sync
 from interlock.engine.diagrams import declared_edges
-from interlock.services.files.blobs import inflate_body
+from interlock.services.files.blobs import inflate_if_deflated
 from interlock.state.errors import InputError
 from interlock.state.events import ErrorEvent, InvalidStream
 from interlock.state.messages import ToolCall
@@ -131,7 +131,8 @@ def test_a_model_that_calls_by_tags_is_told_the_tools_in_its_prompt_and_sees_its
     outcome = play(stage, [], protocol="xml")
     assert outcome.status == "done", outcome.error
     told = "".join(
-        inflate_body(row["body"]).decode() for row in stage.rows("select body from chain where file is null")
+        inflate_if_deflated(row["body"]).decode()
+        for row in stage.rows("select body from chain where file is null")
     )
     kept = "".join(p.read_text() for p in (stage.folder / "home" / "outputs").iterdir())
     assert "<attempt_completion>" in told + kept

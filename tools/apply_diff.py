@@ -23,7 +23,7 @@ from interlock.tools.matcher.edit import (
     EditProblem,
     apply_spans,
     edit_strings_problem,
-    restore_final_newline,
+    match_final_newline,
 )
 from interlock.tools.matcher.windows import WorkBudget
 from interlock.tools.workspace_files import prepare_write_target, to_tool_error
@@ -76,7 +76,7 @@ class AppliedBlocks:
     @property
     def final_text(self) -> str:
         """The file's new text; its final newline is kept or stays absent."""
-        return restore_final_newline(self.original, self.file.raw)
+        return match_final_newline(self.original, self.file.raw)
 
     @property
     def first_error_code(self) -> str:

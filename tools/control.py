@@ -12,7 +12,7 @@ from pydantic.json_schema import SkipJsonSchema
 from interlock.state.calls import ToolResult, error_result
 from interlock.state.task import parse_todo_steps, validate_todo_steps
 from interlock.state.text import format_count
-from interlock.state.tooling import Args, Tool, ToolContext, make_fixed_result_run
+from interlock.state.tooling import Args, Tool, ToolContext, make_run_that_returns
 
 
 class EnterPlanModeArgs(Args):
@@ -35,7 +35,7 @@ ENTER_PLAN_MODE = Tool(
     risk="state",
     summary=lambda args: f"Plan first{': ' if args.reason else ''}{args.reason}",
     # The batch's join switches the mode, which applies from the next batch on.
-    run=make_fixed_result_run(ToolResult(status="success", content=_BEGINS)),
+    run=make_run_that_returns(ToolResult(status="success", content=_BEGINS)),
 )
 
 
@@ -60,7 +60,7 @@ EXIT_PLAN_MODE = Tool(
     kind="review",
     summary=lambda args: f"Review the plan {args.plan_filename}",
     # Only reached if nobody can review: normally the graph asks a person.
-    run=make_fixed_result_run(
+    run=make_run_that_returns(
         error_result("no_review", "The plan can't be reviewed here; say in your answer what it is.")
     ),
 )
@@ -130,7 +130,7 @@ class InvokeAgentArgs(Args):
         return self
 
 
-NO_LEVEL_LEFT = make_fixed_result_run(
+NO_LEVEL_LEFT = make_run_that_returns(
     error_result("too_deep", "No sub-agent can be started from here; do the work yourself.")
 )
 """Only reached if the depth limit is used up: normally the graph runs the sub-agent and answers the call."""
@@ -215,7 +215,7 @@ ACTIVATE_SKILL = Tool(
     args=ActivateSkillArgs,
     risk="read",
     summary=lambda args: f"Skill {args.name}" + (f": {args.file}" if args.file else ""),
-    run=make_fixed_result_run(error_result("no_skill", "No skills are available.")),
+    run=make_run_that_returns(error_result("no_skill", "No skills are available.")),
 )
 
 
@@ -244,7 +244,7 @@ USE_MCP_TOOL = Tool(
     risk="execute",
     summary=lambda args: f"{args.server_name}: {args.tool_name}",
     # Normally the graph calls the server's tool instead; this answers if there is none.
-    run=make_fixed_result_run(error_result("mcp_unavailable", "No such server.")),
+    run=make_run_that_returns(error_result("mcp_unavailable", "No such server.")),
 )
 
 
@@ -260,7 +260,7 @@ ACCESS_MCP_RESOURCE = Tool(
     risk="network",
     summary=lambda args: f"{args.server_name}: {args.uri}",
     # As with use_mcp_tool.
-    run=make_fixed_result_run(error_result("mcp_unavailable", "No such server.")),
+    run=make_run_that_returns(error_result("mcp_unavailable", "No such server.")),
 )
 
 
@@ -365,7 +365,7 @@ UPDATE_SCRATCHPAD = Tool(
     risk="state",
     summary=lambda args: f"Scratchpad: {format_count(len(args.findings), 'new finding')}",
     # The graph keeps the scratchpad; the call has only the changes.
-    run=make_fixed_result_run(ToolResult(status="success", content="The scratchpad is updated.")),
+    run=make_run_that_returns(ToolResult(status="success", content="The scratchpad is updated.")),
 )
 
 
@@ -393,7 +393,7 @@ COMPLETE_TASK = Tool(
     risk="state",
     summary=lambda _: "Hand over the result",
     # The graph reads the result from the call and ends the agent.
-    run=make_fixed_result_run(ToolResult(status="success", content="The result was returned.")),
+    run=make_run_that_returns(ToolResult(status="success", content="The result was returned.")),
 )
 
 

@@ -132,7 +132,9 @@ class TextPage:
         return self.first == 1 and self.last == self.total
 
 
-def cut_page(text: str, start: int = 1, end: int | None = None, max_chars: int = MOST_CHARS) -> TextPage:
+def extract_text_page(
+    text: str, start: int = 1, end: int | None = None, max_chars: int = MOST_CHARS
+) -> TextPage:
     """Return the page of lines from `start` on; without `end`, at most 2,000. `start` must not be past the end of the
     text."""
     lines = split_lines(text)
@@ -187,7 +189,7 @@ _MEDIA = (
 )
 
 
-def is_media_file_name(name: str) -> bool:
+def _is_picture_or_pdf_name(name: str) -> bool:
     """Return whether a file's name looks like a picture or PDF."""
     mime = mimetypes.guess_type(name)[0] or ""
     return (mime.startswith("image/") and mime != "image/svg+xml") or mime == "application/pdf"
@@ -197,7 +199,7 @@ def to_media_part_or_notice(display_path: str, data: bytes) -> DataPart | str | 
     """The part, or a line saying why there is none; None: neither content nor name is a picture or PDF."""
     mime = next((mime for mark, at, mime in _MEDIA if data[at : at + len(mark)] == mark), "")
     if not mime:
-        if not is_media_file_name(display_path):
+        if not _is_picture_or_pdf_name(display_path):
             return None
         return (
             f"[{display_path!r} is named like a picture or PDF, but its bytes are none that models take "

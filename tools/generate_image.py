@@ -73,7 +73,7 @@ def _build_image_request(args: GenerateImageArgs, context: ToolContext) -> Messa
     return Message(role="user", content=(TextPart(text=args.prompt), part))
 
 
-async def preview_generated_image(args: GenerateImageArgs, context: ToolContext) -> Preview:
+async def preview_image_generation(args: GenerateImageArgs, context: ToolContext) -> Preview:
     """Return what will be written: the picture itself isn't known yet."""
     target = await asyncio.to_thread(prepare_write_target, args.path, context, {}, text=False)
     await asyncio.to_thread(_build_image_request, args, context)
@@ -94,6 +94,6 @@ TOOL = Tool(
     risk="write",
     summary=lambda args: f"Make the picture {args.path}",
     plan=generate_and_plan_image,
-    preview=preview_generated_image,
+    preview=preview_image_generation,
     paths=lambda args: [(args.path, "write"), *([(args.image, "read")] if args.image else [])],
 )

@@ -65,10 +65,10 @@ async def run_grep_search(args: GrepSearchArgs, context: ToolContext) -> ToolRes
     search = _build_search(args, start, context.workspace)
     grep = Grep(context, no_ignore=args.no_ignore)
     found, more = await grep.find_lines(search, args.exclude_pattern)
-    lines, matches = await run_in_thread(_select_lines_to_show, grep, found, args, search)
-    if wider := _widen_search_if_few_matches(search, args, lines, matches):
+    lines, matches = await run_in_thread(_select_lines_and_count_matches, grep, found, args, search)
+    if wider := _add_context_if_few_matches(search, args, lines, matches):
         found, _ = await grep.find_lines(wider, args.exclude_pattern)
-        lines, _ = await run_in_thread(_select_lines_to_show, grep, found, args, wider)
+        lines, _ = await run_in_thread(_select_lines_and_count_matches, grep, found, args, wider)
     return _format_result(args, lines, more or matches > args.total_max_matches, context)
 
 
@@ -91,7 +91,7 @@ def _build_search(args: GrepSearchArgs, start: Path, workspace: Workspace) -> Se
     )
 
 
-def _widen_search_if_few_matches(
+def _add_context_if_few_matches(
     search: Search, args: GrepSearchArgs, lines: Sequence[Line], matches: int
 ) -> Search | None:
     """Return the same search with more context if there are few matches and no context was requested, else None."""
@@ -103,7 +103,7 @@ def _widen_search_if_few_matches(
     return replace(search, paths=files, before=around, after=around)
 
 
-def _select_lines_to_show(
+def _select_lines_and_count_matches(
     stop: StopFlag, grep: Grep, lines: Sequence[Line], args: GrepSearchArgs, search: Search
 ) -> tuple[list[Line], int]:
     """The lines to show (matches up to the limits, with their context), and the number of matches.

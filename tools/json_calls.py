@@ -20,7 +20,7 @@ JsonCall = tuple[str, dict[str, Any]]
 """Tool and arguments."""
 
 
-def tool_signature(tool: ToolDeclaration) -> str:
+def tool_signature_and_description(tool: ToolDeclaration) -> str:
     """Return a tool as `- name(file_path: string, limit?: integer): what it does`."""
     required = tool.parameters.get("required", ())
     properties: Mapping[str, Any] = tool.parameters.get("properties", {})
@@ -247,7 +247,9 @@ def build_answer_schema(
     called = _closed_object_schema(
         {"call": {"anyOf": calls}, "text": {"type": "string", "maxLength": _MOST_BESIDE}}, ["call"]
     )
-    answers = [] if find_completion_tool(tools) else [_closed_object_schema({"text": {"type": "string"}})]
+    answers = (
+        [] if find_completion_tool_name(tools) else [_closed_object_schema({"text": {"type": "string"}})]
+    )
     return {"anyOf": [called, *answers]}
 
 
@@ -303,6 +305,6 @@ def _closed_object_schema(
     return {"type": "object", "properties": properties, "required": needed, "additionalProperties": False}
 
 
-def find_completion_tool(tools: Sequence[ToolDeclaration]) -> str | None:
+def find_completion_tool_name(tools: Sequence[ToolDeclaration]) -> str | None:
     """Return the name of the tool whose call ends the work, if one is offered."""
     return next((tool.name for tool in tools if tool.name in _ENDS), None)

@@ -6,7 +6,7 @@ from typing import Literal, cast
 from pydantic import Field, JsonValue, field_validator, model_validator
 
 from interlock.state.calls import Preview, error_result
-from interlock.state.tooling import Args, Tool, ToolContext, make_fixed_result_run
+from interlock.state.tooling import Args, Tool, ToolContext, make_run_that_returns
 
 
 class Option(Args):
@@ -50,7 +50,7 @@ ASK_USER = Tool(
     risk="question",
     summary=lambda args: "Ask: " + " / ".join(question.question for question in args.questions),
     # Only reached if nobody can be asked: normally the graph asks, and answers the call.
-    run=make_fixed_result_run(
+    run=make_run_that_returns(
         error_result(
             "no_answer",
             "Nobody could be asked; decide yourself, or say in your answer what you need to know.",
@@ -106,7 +106,7 @@ ASK_FOLLOWUP_QUESTION = Tool(
     risk="question",
     summary=lambda args: f"Ask: {args.question}",
     preview=_preview_question,
-    run=make_fixed_result_run(
+    run=make_run_that_returns(
         error_result("no_answer", "Nobody could be asked; decide yourself, and say so in the result.")
     ),
 )

@@ -16,8 +16,8 @@ from interlock.state.workspace import PathRefused, Workspace, ignored_path_messa
 from interlock.tools.file_content import (
     MOST_CHARS,
     binary_file_notice,
-    cut_page,
     decode_text_file,
+    extract_text_page,
     media_placeholder,
     omitted_lines_heading,
     split_lines,
@@ -78,7 +78,7 @@ def _format_text_page(args: ReadFileArgs, display_path: str, text: str) -> ToolR
             "invalid_tool_params",
             f"{display_path!r} has {format_count(total, 'line')}; start_line is {start}.",
         )
-    part = cut_page(text, start, args.end_line)
+    part = extract_text_page(text, start, args.end_line)
     summary = format_count(total, "line") if part.is_whole else f"lines {part.first}-{part.last} of {total}"
     return ToolResult(
         status="success",
@@ -273,7 +273,7 @@ def _read_and_format_file(
         return binary_file_notice(workspace.display_path(path), len(data)) if is_named else None
     if not file.raw:
         return "[empty]"
-    part = cut_page(file.text, max_chars=max_chars)
+    part = extract_text_page(file.text, max_chars=max_chars)
     return omitted_lines_heading(part) + part.text
 
 

@@ -53,7 +53,7 @@ _FEW_OF_TASK = (
 _FEW_OF_PLANS = ("read_file", "list_directory", "grep_search", "write_file", "exit_plan_mode")
 
 
-def most_important_tools(workflow: str, approval_mode: str) -> tuple[str, ...]:
+def most_important_tool_names(workflow: str, approval_mode: str) -> tuple[str, ...]:
     """Return the tools that matter most, for models that get a short prompt."""
     if workflow == "task":
         return _FEW_OF_TASK

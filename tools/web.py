@@ -49,8 +49,8 @@ async def run_web_fetch(args: WebFetchArgs, context: ToolContext) -> ToolResult:
     if problem := url_problem(args.url):
         raise ToolError("invalid_url", f"{args.url!r} can't be fetched: {problem}.")
     page = await _fetch_page(args.url, context)
-    title, text = await _extract_text(page, context)
-    return _format_result(args, page, title, text, context)
+    title, text = await _extract_title_and_text(page, context)
+    return _format_result_saving_overflow(args, page, title, text, context)
 
 
 async def _fetch_page(url: str, context: ToolContext) -> "FetchedPage":
@@ -59,7 +59,7 @@ async def _fetch_page(url: str, context: ToolContext) -> "FetchedPage":
     return await fetch_page(url, context)
 
 
-async def _extract_text(page: "FetchedPage", context: ToolContext) -> tuple[str, str]:
+async def _extract_title_and_text(page: "FetchedPage", context: ToolContext) -> tuple[str, str]:
     """Title and text. Raises `ToolError` if it isn't text."""
     if page.content_type in _HTML or (not page.content_type and b"<html" in page.body[:_SNIFFED].lower()):
         ended = await context.processes.run(
@@ -87,7 +87,7 @@ def _decode_body(page: "FetchedPage") -> str:
     return decode_with_charsets(page.body, page.charset)
 
 
-def _format_result(
+def _format_result_saving_overflow(
     args: WebFetchArgs, page: "FetchedPage", title: str, text: str, context: ToolContext
 ) -> ToolResult:
     bad = page.status >= 400

@@ -13,7 +13,7 @@ from interlock.state.calls import ToolError
 from interlock.state.text import format_count
 from interlock.state.tooling import Args, FileChange, FilePath, Tool, ToolContext
 from interlock.tools.file_content import TextFile, split_lines
-from interlock.tools.matcher.edit import find_omission_error, restore_final_newline
+from interlock.tools.matcher.edit import find_omission_error, match_final_newline
 from interlock.tools.workspace_files import WriteTarget, prepare_write_target
 
 Content = Annotated[
@@ -119,7 +119,7 @@ def _plan_insertion(
     at = _insertion_offset(target, file, args.line)
     # A last line without a line break gets one, but the file still ends as before.
     text = "\n" + new if at == len(file.text) and file.text and not file.text.endswith("\n") else new
-    raw = restore_final_newline(file, file.replace_spans([(at, at, text)]))
+    raw = match_final_newline(file, file.replace_spans([(at, at, text)]))
     where = f"before line {args.line}" if args.line else "at its end"
     return target.to_file_change(target.encode(raw), f"Put {what} into {target.display_path!r} {where}.")
 

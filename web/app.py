@@ -108,7 +108,7 @@ class PageServer:
     async def sign_in_tab(self, request: Request) -> Response:
         """Exchange the token of the address for one of the tab."""
         given = (await read_raw_body(request)).decode(errors="replace")
-        if not (self.tokens.redeem_sign_in_code(given) or await self._is_page_token(given)):
+        if not (self.tokens.redeem_sign_in_code(given) or await self._is_page_token_throttled(given)):
             detail = "Too many wrong tokens. Wait a minute." if self.guard.is_locked_out else "Wrong token."
             return JSONResponse({"detail": detail}, 429 if self.guard.is_locked_out else 401)
         return JSONResponse({"token": self.tokens.create_tab_token(self._port)})
@@ -119,7 +119,7 @@ class PageServer:
         about, challenge = (str(given.get(name)) for name in ("about", "challenge"))
         return JSONResponse({"proof": self.tokens.answer_challenge(about, challenge, self._port)})
 
-    async def _is_page_token(self, token: str) -> bool:
+    async def _is_page_token_throttled(self, token: str) -> bool:
         """Return whether it is the token of the page: those of programs and tabs sign no browser in."""
         return await self.guard.find_token_holder_throttled(token) is not None and self.tokens.is_page_token(
             token

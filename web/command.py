@@ -60,12 +60,12 @@ def _manage_tokens(args: Args) -> None:
 
     tokens, words = Tokens(resolve_state_directory()), list(args.words)
     if words == ["token", "list"]:
-        for name, kept in tokens.list_program_tokens().items():
+        for name, kept in tokens.list_active_program_tokens().items():
             result_paint().print_line(f"{name}  {kept['role']}")
     elif words[:2] == ["token", "new"] and len(words) == 3:
         if args.role not in ROLES:
             raise UserError(f"No role {args.role!r}. Expected one of {', '.join(ROLES)}.")
-        sys.stdout.write(tokens.create_program_token(words[2], args.role) + "\n")
+        sys.stdout.write(tokens.create_or_replace_program_token(words[2], args.role) + "\n")
     elif words[:2] == ["token", "rm"] and len(words) == 3:
         if not tokens.revoke_program_token(words[2]):
             raise UserError(f"No token {words[2]!r}. List them with: interlock serve token list")

@@ -29,7 +29,7 @@ from interlock.services.files.disk import (
 from interlock.services.process.identity import (
     ProcessIdentity,
     current_process_identity,
-    host_name,
+    host_and_pid_namespace,
     is_alive,
     process_start_time,
 )
@@ -129,7 +129,7 @@ def interrupt_drive(client: Client, run: str) -> None:
 
 def is_driven_by_server(client: Client, row: RunRow) -> bool:
     """Return whether a server's drive works on the run."""
-    return row.owner == f"{host_name()}:{_driver_pid_or_zero(client.home, row.run)}"
+    return row.owner == f"{host_and_pid_namespace()}:{_driver_pid_or_zero(client.home, row.run)}"
 
 
 def _driver_pid_or_zero(home: Path, run: str) -> int:
@@ -223,14 +223,16 @@ async def _execute_job(job: DriveJob) -> None:
 async def _resume_run_within_limits(job: DriveJob, live_writer: _LiveEventsWriter) -> None:
     """Go on with a run; what a limit over all workers stops waits for its next turn."""
     options = fleet.with_fleet_limits(job.options)
-    api_rows.update_api_row(options.home, "prompt", job.run, {"status": "running", "prompt": None})
+    api_rows.update_api_row_if_exists(options.home, "prompt", job.run, {"status": "running", "prompt": None})
     outcome = await Client(options).resume(
         job.run, job.prompt, renderers=[live_writer], replace_unfinished=True
     )
-    if outcome.status in ("budget", "timeout") and (wait := fleet.record_limit_stop(options, job.run)):
+    if outcome.status in ("budget", "timeout") and (
+        wait := fleet.requeue_or_record_limit_stop(options, job.run)
+    ):
         waits = {"model": wait.model, "after_s": wait.seconds}
         status = "running" if wait.seconds is None else "pending"
-        api_rows.update_api_row(options.home, "prompt", job.run, {"status": status, **waits})
+        api_rows.update_api_row_if_exists(options.home, "prompt", job.run, {"status": status, **waits})
 
 
 def main() -> None:

@@ -15,7 +15,12 @@ from starlette.datastructures import Headers
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from interlock.engine.client.api_rows import insert_api_row, list_api_rows, remove_api_row, update_api_row
+from interlock.engine.client.api_rows import (
+    insert_api_row,
+    list_api_rows,
+    remove_api_row,
+    update_api_row_if_exists,
+)
 from interlock.services.files.disk import replace_private_file
 from interlock.state.errors import InterlockError
 from interlock.web.api.app_auth import AppAuth
@@ -67,12 +72,12 @@ class Tokens:
             replace_private_file(self._page, secrets.token_urlsafe(32))
         return self._page.read_text()
 
-    def list_program_tokens(self) -> dict[str, dict[str, str]]:
+    def list_active_program_tokens(self) -> dict[str, dict[str, str]]:
         """Return role and hash by the name of each token that counts, the oldest first."""
         found = reversed(list_api_rows(self._home, "token"))
         return {one.id: one.body for one in found if not one.body["revoked"]}
 
-    def create_program_token(self, name: str, role: str) -> str:
+    def create_or_replace_program_token(self, name: str, role: str) -> str:
         """Return a new token, which is shown once; one of the same name stops working."""
         token = secrets.token_urlsafe(32)
         kept = {"role": role, "sha256": _hash_token(token), "revoked": False}
@@ -82,8 +87,8 @@ class Tokens:
 
     def revoke_program_token(self, name: str) -> bool:
         """Revoke a token; its name stays with what it decided. False: there is none."""
-        if found := name in self.list_program_tokens():
-            update_api_row(self._home, "token", name, {"revoked": True})
+        if found := name in self.list_active_program_tokens():
+            update_api_row_if_exists(self._home, "token", name, {"revoked": True})
         return found
 
     def create_sign_in_code(self) -> str:
@@ -128,7 +133,7 @@ class Tokens:
         if token.startswith(_TAB_PREFIX):
             return Person("", "drive") if self._is_valid_tab_token(token, port) else None
         digest = _hash_token(token)
-        for name, kept in self.list_program_tokens().items():
+        for name, kept in self.list_active_program_tokens().items():
             if hmac.compare_digest(kept["sha256"], digest):
                 return Person(name, kept["role"])
         return None
@@ -235,7 +240,7 @@ class Guard:
         if headers.get("service-worker"):
             return Response(_NO_WORKER, media_type="text/javascript")
         if scope.get("method") == "GET" and is_page_shell_path(path):
-            return self._redirect_to_loopback(scope, headers)
+            return self._loopback_redirect_or_none(scope, headers)
         if path in _OPEN:
             return None
         way = self._app_auth.required_authentication(path, scope) if self._app_auth else "token"
@@ -255,7 +260,7 @@ class Guard:
         )
         return None
 
-    def _redirect_to_loopback(self, scope: Scope, headers: Headers) -> Response | None:
+    def _loopback_redirect_or_none(self, scope: Scope, headers: Headers) -> Response | None:
         """Redirect to the one address at which nobody else can listen: `localhost` may be another program's `[::1]`."""
         host = headers.get("host", "")
         if host.startswith("127.") or (self._proxy and host == self._proxy.host):

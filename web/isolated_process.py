@@ -157,7 +157,7 @@ def _load_user_or_shipped_workflow(isolated_task: IsolatedTask) -> "Pipeline | s
     return Client(replace(isolated_task.options, workspace=None)).load_workflow(isolated_task.name)
 
 
-def _replay_run(isolated_task: IsolatedTask) -> dict[str, Any]:
+def _compare_replay_with_record(isolated_task: IsolatedTask) -> dict[str, Any]:
     from interlock.engine.client.travel import compare_replay_with_record
 
     return compare_replay_with_record(
@@ -176,7 +176,7 @@ _TASKS: Mapping[str, Callable[[IsolatedTask], dict[str, Any]]] = {
     "workflows": _list_workflows,
     "form": _describe_workflow,
     "diagram": _draw_diagram,
-    "replay": _replay_run,
+    "replay": _compare_replay_with_record,
     "export": _export_run,
 }
 

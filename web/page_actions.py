@@ -9,7 +9,7 @@ from typing import Any, cast
 from starlette.requests import Request
 
 from interlock.engine.client import Decision
-from interlock.engine.client.cancel import cancel_run_by_name
+from interlock.engine.client.cancel import stop_or_cancel_run_by_name
 from interlock.engine.client.requests import decide_with_answers, decide_with_arguments
 from interlock.web import drive_process
 from interlock.web.endpoints import (
@@ -106,7 +106,7 @@ async def stop_run(page: PageContext, request: Request) -> Any:
         await asyncio.to_thread(drive_process.interrupt_drive, page.client, row.run)
         if row.queue is None:
             return {"run": row.run}
-    found = await asyncio.to_thread(cancel_run_by_name, page.options, row.run, person.name)
+    found = await asyncio.to_thread(stop_or_cancel_run_by_name, page.options, row.run, person.name)
     if found.became == "decided" and row.queue is None:
         await page.resumer.resume_run(row, None, build_submission_options(page.options, {}, person))
     return {"run": row.run, "became": found.became}

@@ -10,7 +10,7 @@ from typing import Any
 from starlette.requests import Request
 
 from interlock.engine.client import Client
-from interlock.engine.client.following import RunStatus, watch_store_changes
+from interlock.engine.client.following import RunStatus, poll_store_for_changes
 from interlock.engine.client.record import Cursor
 from interlock.web.api.drive_streams import EventStreamResponse
 from interlock.web.drive_process import tail_live_events
@@ -80,7 +80,7 @@ async def _stream_store_changes(client: Client) -> AsyncGenerator[bytes]:
     told = beat = 0.0
     due = False
     yield b"retry: 500\n\n"
-    async with aclosing(watch_store_changes(client.home)) as looks:
+    async with aclosing(poll_store_for_changes(client.home)) as looks:
         async for is_changed in looks:
             now = time.monotonic()
             if is_changed:

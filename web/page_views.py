@@ -64,7 +64,7 @@ def list_runs(page: PageContext, request: Request) -> Any:
     rows = page.client.runs(status)
     about = ((row, f"{row.run} {row.workflow} {row.title} {row.workspace}".lower()) for row in rows)
     found = [
-        page.resumer.with_running_status_if_starting(row)
+        page.resumer.show_as_running_if_starting(row)
         for row, text in about
         if all(word in text for word in words)
     ]
@@ -113,9 +113,9 @@ def get_request(page: PageContext, request: Request) -> Any:
             "gone": became,
             "run": run,
             "title": row.title,
-            "status": page.resumer.with_running_status_if_starting(row).status,
+            "status": page.resumer.show_as_running_if_starting(row).status,
         }
-    told = client.read_events(run)
+    told = client.read_conversation_events(run)
     return {
         **_request_json(one._asdict(), row),
         "prompt": _last_prompt(told) or row.title,
@@ -227,7 +227,7 @@ async def _draw_graph(
 
 
 def get_run(page: PageContext, request: Request) -> Any:
-    row = page.resumer.with_running_status_if_starting(run_from_path(page.client, request))
+    row = page.resumer.show_as_running_if_starting(run_from_path(page.client, request))
     return {
         **row._asdict(),
         "ended": row.status in ENDED,
@@ -307,7 +307,7 @@ def get_conversation_extent(page: PageContext, request: Request) -> Any:
     step = read_query_step(request, row.run)
     if step is None:
         raise RefusedError(422, "Which step? Give ?step=N.")
-    return page.client.record_extent_at_step(row.run, step)._asdict()
+    return page.client.read_record_extent_at_step(row.run, step)._asdict()
 
 
 def get_diff(page: PageContext, request: Request) -> Any:

@@ -25,12 +25,12 @@ class RateLimits:
     def __init__(self, options: Options) -> None:
         self._home, self._counts = options.home, options.submitted is not None
 
-    def release_turns_except(self, kept_runs: Collection[str]) -> None:
+    def release_slots_except(self, kept_runs: Collection[str]) -> None:
         """Give back what an earlier server left, but the turns of these runs."""
         if self._counts:
             release_stale_slots(self._home, kept_runs)
 
-    async def wait_for_turn(
+    async def wait_for_slot(
         self,
         row: ApiRow,
         run: str,
@@ -46,19 +46,21 @@ class RateLimits:
         if not self._counts or whose is None:
             return True
         turn, model = DriveSlot(self._home, run), row.body.get("model", "")
-        if not await asyncio.to_thread(turn.enqueue, workflow, whose, row.body.get("after_s")):
+        if not await asyncio.to_thread(
+            turn.enqueue_if_queue_exists, workflow, whose, row.body.get("after_s")
+        ):
             return True
         while is_wanted():
             why: str | None = "The store doesn't answer."
             with suppress(BusyError, StoreError):
-                why = await asyncio.to_thread(turn.acquire_or_explain_wait, model)
+                why = await asyncio.to_thread(turn.acquire_or_explain_wait_unless_cancelled, model)
             if why is None:
                 raise InterlockError("It was cancelled before it began.")
             if not why:
                 return True
             on_wait(why)
             await asyncio.sleep(_TURN_S)
-        await self.release_turn(run)
+        await self.release_slot(run)
         return False
 
     async def wait_for_exit_and_forward_cancel(self, run: str, process: "Child | AdoptedProcess") -> None:
@@ -76,11 +78,11 @@ class RateLimits:
             return self._counts and await asyncio.to_thread(DriveSlot(self._home, run).is_stop_requested)
         return False
 
-    def is_holding_or_awaiting_turn(self, run: str) -> bool:
+    def is_holding_or_awaiting_slot(self, run: str) -> bool:
         """Return whether the run waits for its turn or for a worker, or is driven by whoever took it."""
         return self._counts and DriveSlot(self._home, run).is_waiting_or_driven()
 
-    async def release_turn(self, run: str) -> None:
+    async def release_slot(self, run: str) -> None:
         """Let whoever waits go on."""
         if self._counts:
             await asyncio.to_thread(DriveSlot(self._home, run).release)

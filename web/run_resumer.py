@@ -32,7 +32,7 @@ class RunResumer:
         self._me = [*current_process_identity()]
         self._starting = set[str]()
 
-    def with_running_status_if_starting(self, row: RunRow) -> RunRow:
+    def show_as_running_if_starting(self, row: RunRow) -> RunRow:
         """Return the row. A run whose drive is being started isn't called interrupted."""
         starts = row.status == "interrupted" and row.run in self._starting
         return row._replace(status="running") if starts else row
@@ -74,7 +74,7 @@ class RunResumer:
         until = time.monotonic() + _LEAVE_S
         # A drive that was cancelled elsewhere learns of it at its next look, and would take the turn of this one.
         while (
-            there := await asyncio.to_thread(self._turns.is_holding_or_awaiting_turn, run)
+            there := await asyncio.to_thread(self._turns.is_holding_or_awaiting_slot, run)
             or run in self._going
             or self._find_stored_prompt(run) is not None
         ):
@@ -91,11 +91,11 @@ class RunResumer:
                 if (
                     one.body["status"] == "pending"
                     and one.body.get("stands")
-                    and not self._turns.is_holding_or_awaiting_turn(one.id)
+                    and not self._turns.is_holding_or_awaiting_slot(one.id)
                 ):
                     api_rows.remove_api_row(self._home, "prompt", one.id)  # somebody cancelled it meanwhile
                     continue
-                api_rows.update_api_row(self._home, "prompt", one.id, {"server": self._me})
+                api_rows.update_api_row_if_exists(self._home, "prompt", one.id, {"server": self._me})
                 nobody = asyncio.get_running_loop().create_future()
                 nobody.set_result("")
                 self._schedule_drive(one.id, nobody)
@@ -112,7 +112,7 @@ class RunResumer:
         except Exception as error:
             failure = error if isinstance(error, InterlockError) else as_bug_error(error)
         api_rows.remove_api_row(self._home, "prompt", run)
-        await self._turns.release_turn(run)
+        await self._turns.release_slot(run)
         if failure and not started.done():
             started.set_exception(failure)
         elif failure:
@@ -121,26 +121,26 @@ class RunResumer:
     async def _drive_within_limits(self, run: str, started: "asyncio.Future[str]") -> None:
         def report_wait(waits: str) -> None:
             if waits and not started.done():
-                api_rows.update_api_row(self._home, "prompt", run, {"stands": True})
+                api_rows.update_api_row_if_exists(self._home, "prompt", run, {"stands": True})
             if not started.done():
                 started.set_result(waits)
 
         while one := self._find_stored_prompt(run):
             process = drive_process.AdoptedProcess(ProcessIdentity(*one.body.get("process", self._me)))
             if one.body["status"] == "pending":
-                await self._turns.wait_for_turn(one, run, one.body["workflow"], on_wait=report_wait)
+                await self._turns.wait_for_slot(one, run, one.body["workflow"], on_wait=report_wait)
                 process = await self._start_drive_process(one)
                 report_wait("")
             await self._turns.wait_for_exit_and_forward_cancel(run, process)
             if (now := self._find_stored_prompt(run)) is None or now.body["status"] == "running":
                 return  # it ended, or its process was killed
-            api_rows.update_api_row(self._home, "prompt", run, {"status": "pending"})
-            await self._turns.release_turn(run)
+            api_rows.update_api_row_if_exists(self._home, "prompt", run, {"status": "pending"})
+            await self._turns.release_slot(run)
 
     async def _start_drive_process(self, prompt_row: api_rows.ApiRow) -> Child:
         def record_process(child: Child) -> None:
             process = [*drive_process.child_process_identity(child)]
-            api_rows.update_api_row(
+            api_rows.update_api_row_if_exists(
                 self._home, "prompt", prompt_row.id, {"status": "started", "process": process}
             )
 

@@ -50,7 +50,7 @@ def audit(args: Args) -> int | None:
     return {
         "verify": _verify_and_report_records,
         "log": _print_audit_log,
-        "export": _export_records,
+        "export": _print_records_as_jsonl_or_csv,
         "head": _write_signed_head,
     }[args.what](args)
 
@@ -115,7 +115,7 @@ def _print_audit_log(args: Args) -> None:
     print_table(rows, ("at", "run", "what", "tool", "who", "how"))
 
 
-def _export_records(args: Args) -> None:
+def _print_records_as_jsonl_or_csv(args: Args) -> None:
     if args.format == "jsonl":
         for entry in _read_records(args):
             result_paint().print_line(redact_secrets(json.dumps(entry, ensure_ascii=False)))

@@ -32,19 +32,19 @@ _NAMED = 5
 def auth(args: Args) -> int | None:
     options = build_folder_options(args)
     if args.what == "list":
-        return _list_providers(options, args.json)
+        return _print_providers(options, args.json)
     if args.what == "test":
-        return _test_provider(options, args.provider, args.json)
+        return _test_one_or_all_providers(options, args.provider, args.json)
     if not args.provider:
         raise UserError(f"`auth {args.what}` takes a provider. List them: interlock auth")
     return (
-        _ask_and_store_credentials(options, args.provider, args.url)
+        _ask_test_and_store_credentials(options, args.provider, args.url)
         if args.what == "set"
         else _remove_credentials(options, args.provider)
     )
 
 
-def _list_providers(options: Options, as_json: bool) -> None:
+def _print_providers(options: Options, as_json: bool) -> None:
     from interlock.engine.client.credentials import list_credentials
 
     found = list_credentials(options)
@@ -59,9 +59,9 @@ def _list_providers(options: Options, as_json: bool) -> None:
         remark_paint().print_line("No key and no server is set. Set one: interlock auth set PROVIDER")
 
 
-def _test_provider(options: Options, provider: str, as_json: bool) -> int:
+def _test_one_or_all_providers(options: Options, provider: str, as_json: bool) -> int:
     """Test one provider, or all that have a key or a server."""
-    from interlock.engine.client.credentials import list_credentials, test_credentials
+    from interlock.engine.client.credentials import list_credentials, test_credentials_by_listing_models
 
     names = (
         [provider] if provider else [one.provider for one in list_credentials(options) if one.key or one.url]
@@ -71,7 +71,9 @@ def _test_provider(options: Options, provider: str, as_json: bool) -> int:
     results: list[dict[str, object]] = []
     for name in names:
         try:
-            results.append({"provider": name, "works": True, "models": test_credentials(options, name)})
+            results.append(
+                {"provider": name, "works": True, "models": test_credentials_by_listing_models(options, name)}
+            )
         except UserError as error:
             if provider:
                 raise
@@ -98,19 +100,19 @@ def _summarize_model_names(model_names: list[str]) -> str:
     )
 
 
-def _ask_and_store_credentials(options: Options, provider: str, url: str) -> None:
+def _ask_test_and_store_credentials(options: Options, provider: str, url: str) -> None:
     from interlock.engine.client.credentials import (
         can_test_provider,
         missing_package_message,
         overriding_environment_variable,
         require_known_provider,
-        try_and_store_credentials,
+        store_credentials_after_listing_models,
     )
 
     is_tried = can_test_provider(require_known_provider(provider))
     hint = "; leave empty if none is needed" if url else ""
-    key = _ask_for_key(f"Key for {provider} (hidden{hint}): ") if is_tried else ""
-    found = try_and_store_credentials(options, provider, key, url)
+    key = _ask_for_key_or_read_stdin(f"Key for {provider} (hidden{hint}): ") if is_tried else ""
+    found = store_credentials_after_listing_models(options, provider, key, url)
     what = (
         f"{provider} works: {_summarize_model_names(found)}"
         if is_tried
@@ -123,7 +125,7 @@ def _ask_and_store_credentials(options: Options, provider: str, url: str) -> Non
         remark_paint().print_line(f"warning: {missing}")
 
 
-def _ask_for_key(question: str) -> str:
+def _ask_for_key_or_read_stdin(question: str) -> str:
     if not sys.stdin.isatty():
         return sys.stdin.readline().strip()
     with enter_mode_in_foreground(nullcontext()):
@@ -131,9 +133,9 @@ def _ask_for_key(question: str) -> str:
 
 
 def _remove_credentials(options: Options, provider: str) -> None:
-    from interlock.engine.client.credentials import remove_credentials
+    from interlock.engine.client.credentials import remove_credentials_and_find_remaining_source
 
-    still = remove_credentials(options, provider)
+    still = remove_credentials_and_find_remaining_source(options, provider)
     result_paint().print_line(
         f"Removed {provider} from ~/.gemini/.env." + (f" Still set: {still}." if still else "")
     )

@@ -28,7 +28,7 @@ from interlock.state.text import to_visible_json
 from interlock.state.tooling import SHELL
 
 if TYPE_CHECKING:
-    from interlock.engine.client.configuration_checks import HookDryRun, PolicyAnswer, PolicyCheck
+    from interlock.engine.client.configuration_checks import HookTester, PolicyAnswer, PolicyCheck
 
 _LABEL = 12
 """Columns of the label before each line."""
@@ -231,13 +231,13 @@ def hooks(args: Args) -> int | None:
         if args.input is not None
         else {}
     )
-    from interlock.engine.client.configuration_checks import HookDryRun
+    from interlock.engine.client.configuration_checks import HookTester
 
-    check = HookDryRun(build_folder_options(args))
+    check = HookTester(build_folder_options(args))
     if event is None:
-        _list_hooks(check, args.json)
+        _print_hooks(check, args.json)
     else:
-        _show_hook_trial(check, event, payload, args)
+        _run_or_plan_hooks_and_show(check, event, payload, args)
 
 
 def _require_hook_event(name: str | None) -> Any:
@@ -252,7 +252,7 @@ def _require_hook_event(name: str | None) -> Any:
     return found
 
 
-def _list_hooks(check: "HookDryRun", as_json: bool) -> None:
+def _print_hooks(check: "HookTester", as_json: bool) -> None:
     hooks = check.list_hooks()
     if as_json:
         return print_json({"hooks": hooks, "warnings": list(check.warnings)})
@@ -274,7 +274,7 @@ def _list_hooks(check: "HookDryRun", as_json: bool) -> None:
     print_table(rows, ("event", "for", "hook", "manner", "from"), flexible=(2,))
 
 
-def _show_hook_trial(check: "HookDryRun", event: Any, payload: dict[str, Any], args: Args) -> None:
+def _run_or_plan_hooks_and_show(check: "HookTester", event: Any, payload: dict[str, Any], args: Args) -> None:
     shown = asyncio.run(check.run_hooks(event, payload)) if args.run else check.plan_hooks(event, payload)
     if args.json:
         return print_json({**shown, "warnings": list(check.warnings)})

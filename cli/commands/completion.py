@@ -19,10 +19,10 @@ _SHELLS = ("bash", "zsh", "fish")
 
 @declare_arguments(choice_argument("shell", *_SHELLS, help="your shell"))
 def completion(args: Args) -> None:
-    print(completion_script(args.shell), end="")
+    print(load_completion_script(args.shell), end="")
 
 
-def completion_script(shell: str) -> str:
+def load_completion_script(shell: str) -> str:
     return Path(__file__).with_suffix(f".{shell}").read_text(encoding="utf-8")
 
 

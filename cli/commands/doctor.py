@@ -12,10 +12,10 @@ from interlock.cli.render.text_view import show_spinner
 from interlock.engine.client import Client
 from interlock.engine.client.health import (
     Finding,
-    check_effect_hints,
+    check_and_protect_state_directory,
     check_machine,
     check_settings,
-    check_state_directory,
+    check_unguarded_effects,
     examine_and_repair_store,
 )
 from interlock.state.entry_points import find_entry_points
@@ -32,8 +32,8 @@ _STYLES = {"ok": "green", "note": "yellow", "problem": "red"}
 def doctor(args: Args) -> int | None:
     home = Client.for_this_user().home
     machine = [*check_machine(), *_warm_start_findings(), *_run_registered_checks(home)]
-    here = [*machine, *check_settings(), *check_state_directory(home)]
-    findings = [*check_effect_hints(args.workflow)] if args.workflow else here
+    here = [*machine, *check_settings(), *check_and_protect_state_directory(home)]
+    findings = [*check_unguarded_effects(args.workflow)] if args.workflow else here
     findings += _check_and_repair_store(home) if args.store else ()
     if args.json:
         print_json([finding._asdict() for finding in findings])

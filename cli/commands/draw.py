@@ -151,10 +151,10 @@ def export(args: Args) -> int | None:
     ),
 )
 def diagrams(args: Args) -> int | None:
-    from interlock.engine.client.diagrams import list_diagram_problems, write_diagrams
+    from interlock.engine.client.diagrams import list_diagram_problems, sync_diagram_files
 
     if args.write:
-        for path in write_diagrams(args.folder):
+        for path in sync_diagram_files(args.folder):
             result_paint().print_line(str(path))
         return None
     problems = list_diagram_problems(args.folder)

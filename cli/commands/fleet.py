@@ -17,7 +17,7 @@ from interlock.cli.parsing import (
 from interlock.cli.render.live_calls import call_mark_and_colour
 from interlock.cli.render.output import print_json, print_table, remark_paint, result_paint, to_one_line
 from interlock.engine.client import Client, Options, RunRow, resolve_state_directory
-from interlock.engine.client.cancel import cancel_run_by_name as cancel_run
+from interlock.engine.client.cancel import stop_or_cancel_run_by_name as cancel_run
 from interlock.engine.client.event_lines import call_result_facts
 from interlock.engine.client.fleet import (
     Delivery,
@@ -53,7 +53,7 @@ async def _print_run_events(client: Client, run: str, *, keeps_following: bool) 
             async for told in client.follow_events(run, cursor):
                 cursor = told.cursor or cursor
                 if not isinstance(told.event, RunStatus):
-                    _print_event(told.event)
+                    _print_message_or_call_result(told.event)
                 elif told.event.status not in _BUSY:
                     row = client.find_run(run)
                     remark_paint().print_line(
@@ -76,7 +76,7 @@ def _report_store_outage_or_raise(error: StoreError, last_message: str) -> str:
     return str(error)
 
 
-def _print_event(event: Event) -> None:
+def _print_message_or_call_result(event: Event) -> None:
     if isinstance(event, MessageEvent) and not event.delta:
         result_paint().print_line(f"> {event.content}" if event.role == "user" else event.content)
     elif isinstance(event, ToolResultEvent):
@@ -102,7 +102,7 @@ def wait(args: Args) -> int:
     left, away = [*names], ""
     while left:
         try:
-            _stop_waiting_for_ended_runs(client, names, left, quiet=args.json)
+            _report_and_drop_ended_runs(client, names, left, quiet=args.json)
         except StoreError as error:
             away = _report_store_outage_or_raise(error, away)
         if left and until and time.monotonic() > until:
@@ -116,7 +116,7 @@ def wait(args: Args) -> int:
     return next((code for name in names if (code := _exit_code_of_run(client, name))), 0)
 
 
-def _stop_waiting_for_ended_runs(
+def _report_and_drop_ended_runs(
     client: Client, names: list[str], remaining: list[str], *, quiet: bool
 ) -> None:
     """Take those that are over from `remaining`; the push of one that is delivered is waited for, too."""

@@ -46,7 +46,7 @@ def trust(args: Args) -> int | None:
     wanted = not args.untrust
     same = known is not None and known.trusted == wanted
     if not args.json:
-        _show_project_files(root, files)
+        _show_files_needing_trust(root, files)
     if not same and (args.untrust or args.yes or _confirm_trust(root)):
         record_trust_decision(root, home, trusted=wanted)
         known = find_trust_decision(root, home)
@@ -71,7 +71,7 @@ def _confirm_trust(root: Path) -> bool:
     return ask_to_confirm(f"Trust {abbreviate_home(str(root))} and everything below it?", nobody)
 
 
-def _show_project_files(root: Path, files: "list[ProjectFile]") -> None:
+def _show_files_needing_trust(root: Path, files: "list[ProjectFile]") -> None:
     from interlock.services.trust import display_path
 
     paint = result_paint()

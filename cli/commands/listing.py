@@ -25,7 +25,7 @@ from interlock.state.text import make_visible
 def workflows(args: Args) -> int | None:
     options = build_folder_options(args)
     rows = [(name, what, "interlock", "") for name, what in PIPELINES.items()]
-    if _has_user_workflows(options):
+    if _may_have_user_workflows(options):
         own, ignored = Client(options).list_user_workflows()
         rows += [(one.name, one.summary, one.source, one.problem) for one in own]
         remark_paint().print_lines(ignored)
@@ -36,7 +36,7 @@ def workflows(args: Args) -> int | None:
         print_table([(name, problem or summary) for name, summary, _, problem in rows])
 
 
-def _has_user_workflows(options: Options) -> bool:
+def _may_have_user_workflows(options: Options) -> bool:
     """Whether there are workflows of one's own; if not, no graph has to be loaded."""
     folders = (options.workspace or Path.cwd(), options.user_home)
     listing = (options.workspace or Path.cwd()) / LISTING
@@ -128,7 +128,7 @@ def tools(args: Args) -> int | None:
 def modes(args: Args) -> int | None:
     configuration = load_folder_configuration(args)
     modes, problems = configuration.modes
-    print_warnings([*problems, *configuration.untrusted_files_warnings])
+    print_warnings([*problems, *configuration.warnings_about_ignored_files])
     if args.json:
         return print_json([mode.model_dump() for mode in modes.list_modes()])
     rows = [
@@ -147,7 +147,7 @@ def modes(args: Args) -> int | None:
 def agents(args: Args) -> int | None:
     configuration = load_folder_configuration(args)
     agents, problems = configuration.agents
-    print_warnings([*problems, *configuration.untrusted_files_warnings])
+    print_warnings([*problems, *configuration.warnings_about_ignored_files])
     if args.json:
         return print_json([agent.model_dump(mode="json") for agent in agents.values()])
     rows = [(agent.name, agent.source, _first_sentence(agent.description)) for agent in agents.values()]

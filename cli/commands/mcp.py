@@ -56,7 +56,7 @@ class _McpParser(Parser):
             elif one == "--":
                 return [*arguments[:at], *arguments[at + 1 : at + 2]], arguments[at + 2 :]
             elif one.startswith("-") and one != "-":
-                skip = self.is_value_flag(one)
+                skip = self.flag_takes_value(one)
             else:
                 words += 1
                 if words == 3 and "add" in arguments[:at]:
@@ -101,7 +101,7 @@ class _McpParser(Parser):
 )
 def mcp(args: Args) -> int | None:
     actions = {
-        "list": _list_servers,
+        "list": _probe_and_print_servers,
         "test": _test_server,
         "add": _add_server,
         "remove": _remove_server,
@@ -114,7 +114,7 @@ def mcp(args: Args) -> int | None:
     return actions[args.action](args)
 
 
-def _check_servers(args: Args, server: str | None = None) -> list[dict[str, Any]]:
+def _probe_servers(args: Args, server: str | None = None) -> list[dict[str, Any]]:
     from interlock.engine.client.mcp_check import McpCheck
 
     check = McpCheck(build_folder_options(args))
@@ -124,8 +124,8 @@ def _check_servers(args: Args, server: str | None = None) -> list[dict[str, Any]
         print_warnings(check.warnings)
 
 
-def _list_servers(args: Args) -> int:
-    views = _check_servers(args)
+def _probe_and_print_servers(args: Args) -> int:
+    views = _probe_servers(args)
     if args.json:
         print_json({"servers": views})
     elif not views:
@@ -147,7 +147,7 @@ def _server_summary_cells(view: JsonFields) -> tuple[str, str]:
 
 
 def _test_server(args: Args) -> int:
-    (view,) = _check_servers(args, _require_server_name(args))
+    (view,) = _probe_servers(args, _require_server_name(args))
     if args.json:
         print_json(view)
     else:
@@ -180,12 +180,12 @@ def _server_detail_lines(view: JsonFields) -> Iterator[str]:
 def _add_server(args: Args) -> None:
     if args.target is None:
         raise UserError("Give a name and a command or address: interlock mcp add NAME COMMAND|URL [ARGS]")
-    from interlock.engine.client.folder_contents import check_and_write_mcp_server
+    from interlock.engine.client.folder_contents import check_and_upsert_mcp_server
 
     file = _settings_file(args)
     took = (
         "replaced"
-        if check_and_write_mcp_server(file, args.name, _build_server_settings(args), Path.cwd())
+        if check_and_upsert_mcp_server(file, args.name, _build_server_settings(args), Path.cwd())
         else "added"
     )
     trusted = args.scope == "user" or load_folder_configuration(args).is_workspace_trusted
@@ -243,7 +243,7 @@ def _sign_in_or_out(args: Args) -> None:
         asked.append(address)
         _start_browser_sign_in(address, paste)
 
-    tools = asyncio.run(check.sign_in(name, show))
+    tools = asyncio.run(check.sign_in_and_count_tools(name, show))
     signed = "Signed in to" if asked else "No sign-in is needed by"
     remark_paint().print_line(f"{signed} {name}: {format_count(tools, 'tool')}.")
 

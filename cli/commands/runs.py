@@ -57,7 +57,7 @@ def runs(args: Args) -> int | None:
         if args.action[0] != "rm" or len(args.action) < 2:
             raise UserError("Expected `runs` or `runs rm RUN…`. To inspect a run: interlock show RUN")
         return _delete_runs(client, [client.find_run(name) for name in args.action[1:]])
-    most = _requested_row_limit(args)
+    most = _row_limit_or_default(args)
     rows = client.runs(args.status, None if most is None else most + 1, args.offset)
     shown = rows[:most]
     if args.json:
@@ -74,7 +74,7 @@ def runs(args: Args) -> int | None:
     return _print_next_page_hint(args, rows, shown, "runs")
 
 
-def _requested_row_limit(args: Args) -> int | None:
+def _row_limit_or_default(args: Args) -> int | None:
     """How many runs to list; None: all."""
     return args.limit or (None if args.all else _PRINTED if args.json else _SHOWN)
 
@@ -105,7 +105,7 @@ def _delete_runs(client: Client, rows: list[RunRow]) -> None:
     if busy := [r.run for r in rows if r.status == "running"]:
         raise UserError(f"Run {busy[0]!r} is running. Stop it first (Ctrl-C in its terminal), then: runs rm.")
     for row in rows:
-        for line in client.remove_run(row.run):
+        for line in client.remove_run_and_list_kept_files(row.run):
             remark_paint().print_line(f"{line} It was left as it is.")
         remark_paint().print_line(f"Deleted run {row.run}.")
 
@@ -122,7 +122,7 @@ def _delete_runs(client: Client, rows: list[RunRow]) -> None:
 def approvals(args: Args) -> None:
     client = Client.for_this_user()
     row = client.find_run(args.run) if args.run else None
-    most = None if row else _requested_row_limit(args)
+    most = None if row else _row_limit_or_default(args)
     found = client.waiting_requests(row.run if row else None, None if most is None else most + 1, args.offset)
     names = [*dict.fromkeys(request.run for request in found)]
     shown = names[:most]
@@ -224,8 +224,8 @@ def diff(args: Args) -> int | None:
         return print_json({"run": run, "changed": changes, "messages": messages, "messages_dropped": dropped})
     lines = [
         *_state_change_lines(changes),
-        *_message_diff_lines(before[shared:], "-"),
-        *_message_diff_lines(after[shared:], "+"),
+        *_message_lines_with_sign(before[shared:], "-"),
+        *_message_lines_with_sign(after[shared:], "+"),
     ]
     paint = result_paint()
     paint.print_lines(paint(line, "green" if line.startswith("+") else "red") for line in lines)
@@ -259,7 +259,7 @@ def _state_change_lines(changes: Mapping[str, tuple[str | None, str | None]]) ->
                 yield f"{sign} {key}: {short}"
 
 
-def _message_diff_lines(messages: "Sequence[Message]", sign: str) -> Iterator[str]:
+def _message_lines_with_sign(messages: "Sequence[Message]", sign: str) -> Iterator[str]:
     for message in messages:
         calls = ", ".join(call.name for call in message.tool_calls)
         called = f" [calls {calls}]" if calls else ""

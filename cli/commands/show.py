@@ -188,7 +188,7 @@ def run_summary_lines(client: Client, run: RunRow, paint: Paint) -> Iterator[str
         _output_lines(client, run, paint),
         _label_first_line("left", _undelivered_file_lines(client, run)),
         _node_path_lines(client, run, paint),
-        _route_reason_lines(client, run.run),
+        _model_and_loop_reason_lines(client, run.run),
         _label_first_line("agents", _agent_lines(client, run.run, paint)),
         _plan_lines(client, run, paint),
         _label_first_line("tasks", _related_task_lines(client, run)),
@@ -253,7 +253,7 @@ def _node_path_lines(client: Client, run: RunRow, paint: Paint) -> Iterator[str]
         yield paint(f"        longest: {slow}", "dim")
 
 
-def _route_reason_lines(client: Client, run: str) -> Iterator[str]:
+def _model_and_loop_reason_lines(client: Client, run: str) -> Iterator[str]:
     """One line per reason; the label only where it changes."""
     shown = ""
     for found in client.route_reasons(run):

@@ -37,7 +37,7 @@ _FILES_SHOWN = 40
 
 @declare_arguments(
     Parser.add_run_argument,
-    Parser.add_step_flag,
+    Parser.add_required_step_flag,
     flag_argument("--workspace --cd DIR", "new or empty folder for the fork", type=Path),
     flag_argument("--in-place", "fork in the run's folder without asking; see: rewind"),
     Parser.add_json_flag,
@@ -70,7 +70,7 @@ def _report_fork(forked: "Forked", as_json: bool) -> None:
 
 @declare_arguments(
     Parser.add_run_argument,
-    Parser.add_step_flag,
+    Parser.add_required_step_flag,
     flag_argument("--yes", "change the files without asking"),
     Parser.add_json_flag,
 )
@@ -128,13 +128,13 @@ def replay(args: Args) -> int | None:
         remark_paint().print_line("Nothing was run.")
         return 1
     with redirect_stdout_to_stderr():
-        return _replay_fork_with_model(args) if args.model else _replay_and_report(args)
+        return _fork_with_model_and_report(args) if args.model else _replay_and_report(args)
 
 
 def _confirm_live_replay(args: Args) -> bool:
     """Show what a live replay runs; whether the person agrees. Raises `UserError` if there is nobody to ask."""
     paint = remark_paint()
-    nodes = Client.for_this_user().list_nodes_of_live_replay(args.run, args.until)
+    nodes = Client.for_this_user().list_live_replay_nodes_with_counts(args.run, args.until)
     paint.print_line("These nodes run again, with all that they do outside the graph:")
     paint.print_lines(f"  {node}{f' ×{count}' if count > 1 else ''}" for node, count in nodes)
     paint.print_line("Answers of people and results of effect(…) come from the record.")
@@ -172,7 +172,7 @@ def _show_replay(result: "ReplayResult") -> None:
     paint.print_lines(_compared_path_lines(result.paths))
 
 
-def _replay_fork_with_model(args: Args) -> int:
+def _fork_with_model_and_report(args: Args) -> int:
     from interlock.cli.render.text_view import TextView
 
     view = None if args.json else TextView()

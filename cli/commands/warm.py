@@ -8,7 +8,7 @@ from interlock.cli.render.output import print_json, result_paint
 from interlock.cli.warm.warm_control import (
     check_or_stop_warm_process,
     configured_lifetime_s,
-    start_warm_process,
+    start_warm_process_via_shell,
 )
 from interlock.state.errors import SetupError, UserError
 
@@ -32,7 +32,7 @@ def warm(args: Args) -> int | None:
         text = f"The warm process {pid} has ended." if pid else "There was no warm process."
     else:
         if pid is None:
-            with start_warm_process(
+            with start_warm_process_via_shell(
                 getattr(args, "for") or configured_lifetime_s() or _UNUSED_S, subprocess.PIPE
             ) as starter:
                 said = starter.stdout.readline().decode().strip() if starter.stdout else ""

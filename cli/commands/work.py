@@ -75,10 +75,10 @@ def prompt(args: Args) -> int | None:
     if args.screen_reader:
         os.environ[SCREEN_READER] = "1"
     if _should_open_session(args):
-        from interlock.cli.session.model_setup import hide_typed_input
+        from interlock.cli.session.model_setup import hide_and_keep_typed_input
 
         workflow, options = "task" if args.mode else "main", replace(options, interactive=True)
-        with hide_typed_input():
+        with hide_and_keep_typed_input():
             from interlock.cli.session import model_setup
             from interlock.engine.client import first_model
 
@@ -134,7 +134,7 @@ class RunParser(Parser):
             "workflow",
         ):
             self.add_dynamic_flags(words)
-            show_workflow_in_help(self, self.workflow, self.own)
+            rewrite_help_for_workflow(self, self.workflow, self.own)
         args = super().parse(arguments)
         args.typed, args.workflow = args.workflow, self.workflow
         args.own = {name: vars(args)[name] for name in self.own if vars(args)[name] is not None}
@@ -183,10 +183,10 @@ def run(args: Args) -> int:
 
 
 def read_run_input(args: Args, workflow: "Pipeline") -> dict[str, Any]:
-    return {**_read_typed_input(args, workflow), **args.own}
+    return {**_read_prompt_and_json_input(args, workflow), **args.own}
 
 
-def _read_typed_input(args: Args, workflow: "Pipeline") -> dict[str, Any]:
+def _read_prompt_and_json_input(args: Args, workflow: "Pipeline") -> dict[str, Any]:
     words = " ".join(filter(None, [args.prompt, *args.words]))
     inputs = (
         _parse_input(workflow, read_argument_text(args.input, "--input"), "--input") if args.input else {}
@@ -283,7 +283,7 @@ def add_input_flags(parser: Parser, workflow: "Pipeline") -> list[str]:
     return added
 
 
-def show_workflow_in_help(parser: Parser, workflow: "Pipeline", flags: Sequence[str]) -> None:
+def rewrite_help_for_workflow(parser: Parser, workflow: "Pipeline", flags: Sequence[str]) -> None:
     """Turn the parser's help into this workflow's, with its own inputs first."""
     from interlock.state.run import WorkflowInput
 
@@ -300,7 +300,9 @@ def show_workflow_in_help(parser: Parser, workflow: "Pipeline", flags: Sequence[
     groups = parser._action_groups  # pyright: ignore[reportPrivateUsage]
     own, rest = groups.pop(), parser.add_argument_group(f"inputs of {name} without a flag, for --input")
     for other in (f for f in fields if f not in {*flags, prompt, *WorkflowInput.model_fields}):
-        shown = argparse.Action([], other, 0, metavar=f"{other} {_json_type_name(fields[other].annotation)}")
+        shown = argparse.Action(
+            [], other, 0, metavar=f"{other} {_type_placeholder(fields[other].annotation)}"
+        )
         shown.help = _input_help_text(fields[other])
         rest._group_actions.append(shown)  # pyright: ignore[reportPrivateUsage] - shown, not parsed
     groups[1:1] = [own, groups.pop()]
@@ -334,10 +336,10 @@ def _is_union(annotation: Any) -> bool:
     return get_origin(annotation) in (Union, UnionType)
 
 
-def _json_type_name(annotation: Any) -> str:
+def _type_placeholder(annotation: Any) -> str:
     """The JSON type of an input, as help shows it."""
     if _is_union(annotation):
         return "|".join(
-            dict.fromkeys(_json_type_name(a) for a in get_args(annotation) if a is not type(None))
+            dict.fromkeys(_type_placeholder(a) for a in get_args(annotation) if a is not type(None))
         )
     return _TYPES.get(get_origin(annotation) or annotation, "OBJECT")

@@ -170,7 +170,7 @@ def _report_parts(record: Record) -> Iterator[ReportPart]:
         ReportPart("diagram"),
         ReportPart("soft", format_node_path(record["path"])),
     )
-    yield from _table_parts("Timeline", ("at", "step", "node", "took", "went"), _step_rows(record))
+    yield from _table_parts("Timeline", ("at", "step", "node", "took", "went"), _root_step_rows(record))
     used = _table_parts(
         "Tokens and cost", ("model", "requests", "in", "out", "cost"), _usage_rows(record["models"])
     )
@@ -265,7 +265,7 @@ def _decision_row(item: Record) -> tuple[str, ...]:
     return format_local_time(item["at"]), item["by"], item["tool_name"], words
 
 
-def _step_rows(record: Record) -> Iterator[tuple[str, ...]]:
+def _root_step_rows(record: Record) -> Iterator[tuple[str, ...]]:
     for s in record["steps"]:
         if s["depth"] == 0:
             took = format_duration(s["ms"] / 1000)

@@ -35,7 +35,7 @@ class RunningCall:
         self.partial = self.partial[-_PARTIAL:]
         return self._keep_head_and_tail(lines)
 
-    def end_output(self) -> list[str]:
+    def finish_partial_line(self) -> list[str]:
         """Count an unterminated last line; returns it if it belongs to the first ones."""
         line, self.partial = self.partial, ""
         return self._keep_head_and_tail([line] if line.strip() else [])

@@ -107,7 +107,7 @@ class Paint:
         return shutil.get_terminal_size((100, 24)).columns if self.is_terminal else 100
 
 
-def strip_terminal_codes(output: str) -> str:
+def strip_codes_and_overwritten_text(output: str) -> str:
     """A line of a program's output without colours; if it overwrites itself, its last state."""
     return sanitize_for_terminal(_SEQUENCE.sub("", output).rstrip("\r").rpartition("\r")[2])
 

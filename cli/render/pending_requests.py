@@ -63,13 +63,13 @@ def pending_request_lines(
         yield from (f"  {label:<{width}}  {paint(command, 'cyan')}" for label, command in rows)
     yield ""
     yield from _decide_all_command_lines(run, requests, paint)
-    if address := find_web_server_address(resolve_state_directory()):
+    if address := find_running_web_server_address(resolve_state_directory()):
         path = f"request/{requests[0]['id']}" if count == 1 else f"run/{run}"
         yield f"In a browser: {paint(f'{address}/{path}', 'cyan')}"
     yield paint("Nothing runs until then. Decide at any time, in any terminal, also after a restart.", "dim")
 
 
-def find_web_server_address(home: Path) -> str:
+def find_running_web_server_address(home: Path) -> str:
     """The address of this user's `interlock serve`; empty: none runs."""
     import socket
 

@@ -18,7 +18,7 @@ from interlock.cli.render.output import (
     result_paint,
     sanitize_for_terminal,
     shorten,
-    strip_terminal_codes,
+    strip_codes_and_overwritten_text,
     to_one_line,
     write_json,
 )
@@ -160,7 +160,7 @@ class TextView(View):
             case AgentStart() | AgentEnd():
                 self._tools.print_agent_event(event)
             case MessageEvent(role="assistant"):
-                self._show_message(event)
+                self._collect_and_stream_message(event)
             case Thought():
                 self._thought += event.content
             case ToolUse():
@@ -209,7 +209,7 @@ class TextView(View):
             if event.node == "continue":
                 self._flush_intermediate_text()
 
-    def _show_message(self, event: MessageEvent) -> None:
+    def _collect_and_stream_message(self, event: MessageEvent) -> None:
         if not event.delta:
             if self._text:
                 return  # the full text of what streamed in pieces
@@ -327,7 +327,7 @@ class ToolCallPrinter:
 
     def print_result(self, event: ToolResultEvent) -> None:
         call = self._calls.pop((event.agent, event.tool_id), None) or RunningCall("")
-        for line in call.end_output():
+        for line in call.finish_partial_line():
             self._print_output_line(line)
         if call.hidden_line_count > 0:
             self._line(self._paint(f"  │ … {format_count(call.hidden_line_count, 'line')}", "dim"))
@@ -341,7 +341,8 @@ class ToolCallPrinter:
 
     def _print_output_line(self, line: str) -> None:
         self._line(
-            self._paint(f"  │ {self._cut_to_width(strip_terminal_codes(line), 4)}", "dim"), keep_newlines=True
+            self._paint(f"  │ {self._cut_to_width(strip_codes_and_overwritten_text(line), 4)}", "dim"),
+            keep_newlines=True,
         )
 
     def _cut_to_width(self, text: str, margin: int = 2) -> str:

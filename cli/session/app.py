@@ -26,8 +26,8 @@ from prompt_toolkit.widgets import SearchToolbar
 
 from interlock.cli.render.output import notify_terminal, redact_secrets, redirect_stdout_to_null
 from interlock.cli.session import decision_panel, external_programs
-from interlock.cli.session.command_actions import apply_settings
-from interlock.cli.session.commands import command_completions, handle_line, is_slash_command
+from interlock.cli.session.command_actions import greet_and_apply_settings
+from interlock.cli.session.commands import command_offers_by_name, handle_line, is_slash_command
 from interlock.cli.session.completion import SessionCompleter, WorkspaceFiles, open_folder_workspace
 from interlock.cli.session.decision_panel import DecisionPanel, MenuKeyHandler
 from interlock.cli.session.input_line import (
@@ -123,7 +123,7 @@ class App:
 
         def begin() -> None:
             self.session.start_engine_thread()
-            self.app.create_background_task(apply_settings(self.session))
+            self.app.create_background_task(greet_and_apply_settings(self.session))
             if run:
                 self.session.switch_run(run)
             if prompt:
@@ -248,7 +248,7 @@ class App:
         session = self.session
         history = InputHistory(session.home, session.workspace, self.pastes, redact_secrets)
         completer = SessionCompleter(
-            lambda name: command_completions(session, name),
+            lambda name: command_offers_by_name(session, name),
             WorkspaceFiles(lambda: open_folder_workspace(session.workspace)),
         )
         return build_input_buffer(self._handle_sent_line, completer, history, self.pastes)

@@ -13,7 +13,7 @@ from interlock.cli.render.output import (
     format_compact_number,
     format_count,
     format_duration,
-    strip_terminal_codes,
+    strip_codes_and_overwritten_text,
     to_one_line,
 )
 from interlock.cli.session.markdown_layout import fold_line, wrap_with_hanging_indent
@@ -110,7 +110,7 @@ def _printed_output_lines(output: RunningCall, call_id: str) -> Iterator[Text]:
 
 
 def _output_line(line: str) -> Text:
-    return Text(f"  │ {strip_terminal_codes(line)}", "dim")
+    return Text(f"  │ {strip_codes_and_overwritten_text(line)}", "dim")
 
 
 def _running_call_lines(
@@ -304,7 +304,7 @@ class DriveProgress:
         """Remove the call; returns its output, None if the call is unknown."""
         call = self._calls.pop((event.agent, event.tool_id), None)
         if call:
-            call.printed.end_output()
+            call.printed.finish_partial_line()
         return call.printed if call else None
 
     def record_agent_start(self, event: AgentStart, now: float) -> None:

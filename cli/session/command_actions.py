@@ -13,7 +13,7 @@ from interlock.cli.catalog import execute_command
 from interlock.cli.driving import is_plain_terminal_or_screen_reader
 from interlock.cli.render.export import model_usage_lines
 from interlock.cli.render.output import CHANGE_COLOURS, abbreviate_home, format_age, to_one_line
-from interlock.cli.session.external_programs import run_and_show_command, split_shell_words
+from interlock.cli.session.external_programs import run_and_show_interlock_command, split_shell_words
 from interlock.cli.session.picker import Row
 from interlock.cli.session.session import Session
 from interlock.cli.session.theme import THEMES, find_theme
@@ -90,7 +90,7 @@ async def run_auth_command(session: Session, arguments: str) -> None:
     if typed[0] == "set":
         await session.terminal.run_with_exclusive_terminal(lambda: execute_command("auth", typed))
     else:
-        await run_and_show_command(session, "auth", typed)
+        await run_and_show_interlock_command(session, "auth", typed)
 
 
 async def copy_last_answer(session: Session, _: str) -> None:
@@ -121,10 +121,10 @@ async def run_mcp_command(session: Session, arguments: str) -> None:
     if typed[:1] == ["auth"]:
         await session.terminal.run_with_exclusive_terminal(lambda: execute_command("mcp", [*typed, *here]))
     else:
-        await run_and_show_command(session, "mcp", [*here, *typed])
+        await run_and_show_interlock_command(session, "mcp", [*here, *typed])
 
 
-async def _choose_theme(session: Session, name: str) -> None:
+async def _apply_and_save_theme(session: Session, name: str) -> None:
     found = find_theme(name)
     if found is None:
         raise UserError(
@@ -154,13 +154,13 @@ _CHOICES: Mapping[str, tuple[str, Found, Callable[[Session], str], Run]] = {
         "Which colours?",
         lambda _: dict.fromkeys(THEMES, ""),
         lambda session: session.screen.theme.name,
-        _choose_theme,
+        _apply_and_save_theme,
     ),
 }
 """Command → the question, what can be chosen and what each means, what counts now, and how it is taken."""
 
 
-async def apply_settings(session: Session) -> None:
+async def greet_and_apply_settings(session: Session) -> None:
     """Apply the settings; a run reports those that can't be read."""
     if session.run is None and not session.busy:
         folder = abbreviate_home(str(session.workspace))
@@ -182,7 +182,7 @@ async def apply_settings(session: Session) -> None:
             )
 
 
-async def toggle_vi_keys(session: Session, _: str) -> None:
+async def toggle_and_save_vi_keys(session: Session, _: str) -> None:
     app = get_app()
     on = app.editing_mode is not EditingMode.VI
     app.editing_mode = EditingMode.VI if on else EditingMode.EMACS
@@ -212,7 +212,7 @@ async def resume_named_or_picked_run(session: Session, argument: str) -> None:
     name = argument.strip()
     if not name:
         found = await to_thread(lambda: travel.list_workspace_runs(session))
-        rows = [_picker_row_of_run(row) for row in found if row.run != session.run]
+        rows = [_run_to_picker_row(row) for row in found if row.run != session.run]
         if not rows:
             raise UserError(f"No other run in {str(session.workspace)!r}. Those of other folders: /runs")
         chosen = await session.terminal.pick_row(
@@ -236,7 +236,7 @@ def fill_row_texts_stepwise(session: Session, rows: Sequence[Row]) -> Iterator[N
         yield
 
 
-def _picker_row_of_run(row: RunRow) -> Row:
+def _run_to_picker_row(row: RunRow) -> Row:
     return Row(
         to_one_line(row.title) or row.workflow,
         f"{row.status_text} · {format_age(row.updated)} · {row.run}",
@@ -299,7 +299,7 @@ async def undo_changes(session: Session, argument: str) -> None:
     if call is not None:
         about = call
         if not call:
-            call, last = await to_thread(lambda: session.client.find_last_undoable_call(run))
+            call, last = await to_thread(lambda: session.client.find_last_undoable_call_with_number(run))
             about = f"the last change ({to_one_line(f'{last.tool} {summarize_arguments(last.args)}', 60)})"
         session.screen.show_note(f"Undoing {about}:")
     if unkept := await to_thread(lambda: session.client.unrestorable_changes_line(run)):

@@ -16,8 +16,8 @@ from interlock.cli.session.command_actions import Complete, Run, build_choice_co
 from interlock.cli.session.completion import CommandOffer
 from interlock.cli.session.external_programs import (
     render_workflow_result,
-    run_and_show_command,
-    run_shell_line,
+    run_and_show_interlock_command,
+    run_shell_line_and_attach_output,
     split_shell_words,
 )
 from interlock.cli.session.session import Session
@@ -75,12 +75,16 @@ async def _run_memory_command(session: Session, arguments: str) -> None:
     """What follows `add` is the text as it was typed: `don't use tabs`."""
     action, _, text = arguments.strip().partition(" ")
     if action != "add" or not text.strip():
-        await run_and_show_command(session, "memory", _add_folder_flag(session, split_shell_words(arguments)))
+        await run_and_show_interlock_command(
+            session, "memory", _add_folder_flag(session, split_shell_words(arguments))
+        )
         return
     own, text = text.strip().startswith("--global "), text.strip().removeprefix("--global ").strip()
     quoted = len(text) > 1 and text[0] == text[-1] and text[0] in "\"'"
     flags = _add_folder_flag(session, ["--global"] if own else [])
-    await run_and_show_command(session, "memory", ["add", *flags, "--", text[1:-1] if quoted else text])
+    await run_and_show_interlock_command(
+        session, "memory", ["add", *flags, "--", text[1:-1] if quoted else text]
+    )
 
 
 def _default_to_current_run(session: Session, arguments: list[str]) -> list[str]:
@@ -107,7 +111,7 @@ def _build_cli_command(
     name = usage.partition(" ")[0]
 
     async def run_and_show(session: Session, rest: str) -> None:
-        await run_and_show_command(session, name, arguments(session, split_shell_words(rest)))
+        await run_and_show_interlock_command(session, name, arguments(session, split_shell_words(rest)))
 
     def complete_arguments(session: Session, typed: str) -> Iterable[str]:
         *before, word = typed.split(" ")
@@ -287,7 +291,7 @@ _LISTED = (
     ),
     _build_cli_command("doctor", "Check this machine, the settings and the store"),
     SlashCommand("theme [NAME]", "Show or choose the colours", *build_choice_command("theme")),
-    SlashCommand("vim", "Turn vi keys on or off", command_actions.toggle_vi_keys),
+    SlashCommand("vim", "Turn vi keys on or off", command_actions.toggle_and_save_vi_keys),
     SlashCommand(
         "quit",
         "Leave the session; the run can be resumed",
@@ -328,7 +332,7 @@ def _submit_skill(name: str, session: Session, arguments: str) -> None:
     session.submit_prompt(f"Use the skill {name!r}. {arguments}".strip())
 
 
-def command_completions(session: Session, typed: str) -> Mapping[str, CommandOffer]:
+def command_offers_by_name(session: Session, typed: str) -> Mapping[str, CommandOffer]:
     """Completions for a name being typed, including an MCP server's prompts after `SERVER:`."""
     there = dict(commands_by_name(session))
     server, colon, _ = typed.partition(":")
@@ -373,7 +377,7 @@ def is_slash_command(line: str) -> bool:
 def handle_line(session: Session, line: str) -> None:
     """Handle a sent line: a command, a shell line or a prompt. What would disturb a working agent is queued."""
     if line.startswith("!") and line[1:].strip() and not session.busy:
-        session.run_exclusively(lambda: run_shell_line(session, line[1:].strip()))
+        session.run_exclusively(lambda: run_shell_line_and_attach_output(session, line[1:].strip()))
         return
     if not (found := _NAME.match(line.strip())):
         session.submit_prompt(line)

@@ -26,7 +26,7 @@ class FuzzyNameMatcher:
         self._names = names
         self._lower = [name.lower() for name in names]
 
-    def find_matching(self, typed: str, limit: int) -> list[int]:
+    def find_matching_indices(self, typed: str, limit: int) -> list[int]:
         """Indices of names with the typed letters in order, ignoring case; the likeliest first."""
         wanted = typed.lower()
         if not wanted:
@@ -88,16 +88,16 @@ class WorkspaceFiles:
         self._read_at: float | None = None
         self._lock = Lock()
 
-    def find_matching(self, typed: str, limit: int) -> list[str]:
+    def find_matching_paths(self, typed: str, limit: int) -> list[str]:
         """Paths, folders with a final `/`; the likeliest first."""
         if self._read_at is None:
-            self._read_paths()
+            self._refresh_paths()
         elif time.monotonic() - self._read_at > _FILES_FRESH_S and not self._lock.locked():
-            Thread(target=self._read_paths, daemon=True).start()
+            Thread(target=self._refresh_paths, daemon=True).start()
         names, paths = self._names, self._paths
-        return [paths[place] for place in names.find_matching(typed, limit)]
+        return [paths[place] for place in names.find_matching_indices(typed, limit)]
 
-    def _read_paths(self) -> None:
+    def _refresh_paths(self) -> None:
         with self._lock:
             self._workspace = self._workspace or self._open()
             paths = sorted(
@@ -161,16 +161,16 @@ class SessionCompleter(Completer):
         known = self._commands(name)
         if not space:
             names = list(known)
-            for place in FuzzyNameMatcher(names).find_matching(name, _MOST):
+            for place in FuzzyNameMatcher(names).find_matching_indices(name, _MOST):
                 about = to_one_line(known[names[place]].summary, 60)
                 yield Completion(f"/{names[place]}", -len(text), display_meta=about)
         elif name in known and (arguments := known[name].arguments):
             word = rest.rpartition(" ")[2]
             offered = list(arguments(rest))
-            for place in FuzzyNameMatcher(offered).find_matching(word, _MOST):
+            for place in FuzzyNameMatcher(offered).find_matching_indices(word, _MOST):
                 yield Completion(offered[place], -len(word))
 
     def _complete_file(self, reference: re.Match[str]) -> Iterator[Completion]:
         typed = reference[1] if reference[1] is not None else re.sub(r"\\(.)", r"\1", reference[2])
-        for path in self._files.find_matching(typed, _MOST):
+        for path in self._files.find_matching_paths(typed, _MOST):
             yield Completion(quote_file_reference(path), -len(reference[0]), display=path)

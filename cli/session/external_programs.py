@@ -26,7 +26,7 @@ from interlock.cli.render.output import (
     redact_secrets,
     redirect_output,
     result_paint,
-    strip_terminal_codes,
+    strip_codes_and_overwritten_text,
     to_one_line,
 )
 from interlock.cli.render.workflow_results import result_lines
@@ -34,7 +34,7 @@ from interlock.cli.session.session import Session
 from interlock.cli.session.session_wording import reword_for_session
 from interlock.engine.client.requests import Request, summarize_arguments
 from interlock.services.files.disk import make_private_directory
-from interlock.services.files.filesystem import replace_private_file_locked, sha256
+from interlock.services.files.filesystem import replace_private_file_holding_lock, sha256
 from interlock.state.errors import InterlockError, UserError
 from interlock.state.events import ToolOutput, ToolStart
 from interlock.state.text import find_truncated_diff_notice
@@ -61,7 +61,7 @@ class _RewordedRemarks(_FakeTerminalPage):
         return self.page.write(reword_for_session(text))
 
 
-def capture_command_output(name: str, arguments: list[str]) -> str:
+def capture_interlock_command_output(name: str, arguments: list[str]) -> str:
     """What `interlock NAME ARGUMENTS` writes, with colours; nobody can be asked."""
     page = _FakeTerminalPage()
     with redirect_output(page, remarks := _RewordedRemarks(page)):
@@ -87,8 +87,8 @@ _ADVISES = frozenset({"auth", "doctor"})
 """Commands whose results say what to type next, as remarks and errors of all do."""
 
 
-async def run_and_show_command(session: Session, name: str, arguments: Sequence[str]) -> None:
-    text = await to_thread(lambda: capture_command_output(name, [*arguments]))
+async def run_and_show_interlock_command(session: Session, name: str, arguments: Sequence[str]) -> None:
+    text = await to_thread(lambda: capture_interlock_command_output(name, [*arguments]))
     text = reword_for_session(text) if name in _ADVISES else text
     lines = text.split("\n") if text else []
     shown = "\n".join(lines[:_MOST_LINES])
@@ -146,7 +146,7 @@ class ProgramOutput:
         return self.head + between + self.tail
 
 
-async def run_shell_line(session: Session, line: str) -> None:
+async def run_shell_line_and_attach_output(session: Session, line: str) -> None:
     """Run the line to its end, or until the session's `cancel`. Background processes it leaves keep running."""
     loop, output = asyncio.get_running_loop(), ProgramOutput()
     shell = os.environ.get("SHELL") or "/bin/sh"
@@ -212,7 +212,7 @@ def _format_exit_code(code: int) -> str:
 
 
 def _show_shell_output(session: Session, line: str, text: str, facts: str) -> None:
-    lines = [strip_terminal_codes(part) for part in text.rstrip("\n").split("\n")] if text else []
+    lines = [strip_codes_and_overwritten_text(part) for part in text.rstrip("\n").split("\n")] if text else []
     cut = len(lines) - _HEAD - _TAIL
     shown = Text.assemble(("! ", "prompt"), (to_one_line(line), "strong"), (f" · {facts}", "dim"))
     for part in lines if cut <= 0 else [*lines[:_HEAD], f"… {cut:,} lines …", *lines[-_TAIL:]]:
@@ -279,7 +279,7 @@ def _read_apple_clipboard(folder: Path) -> bytes:
 
 def _save_image(data: bytes, folder: Path) -> Path:
     make_private_directory(folder)
-    replace_private_file_locked(file := folder / f"{sha256(data)[:16]}.png", data)
+    replace_private_file_holding_lock(file := folder / f"{sha256(data)[:16]}.png", data)
     return file
 
 

@@ -33,7 +33,7 @@ from interlock.cli.session.external_programs import find_pasted_image_file, save
 from interlock.cli.session.session import Session
 from interlock.cli.terminal import enter_mode_in_foreground
 from interlock.services.files.disk import make_private_directory
-from interlock.services.files.filesystem import lock_folder, replace_private_file_locked, sha256
+from interlock.services.files.filesystem import lock_folder, replace_private_file_holding_lock, sha256
 from interlock.state.errors import InterlockError
 
 _FOLDED_LINES, _FOLDED_CHARS = 10, 1_000
@@ -110,7 +110,7 @@ class InputHistory(History):
         """The newest first, without duplicates."""
         found = [
             self._pastes.refold_pastes(*entry)
-            for line in reversed(self._read_lines())
+            for line in reversed(self._read_newest_lines())
             if (entry := _parse_history_entry(line))
         ]
         return list(dict.fromkeys(found))
@@ -125,8 +125,8 @@ class InputHistory(History):
             make_private_directory(self.path.parent)
             with lock_folder(self.path.parent):
                 if self.path.exists() and self.path.stat().st_size > _FILE_SIZE:
-                    replace_private_file_locked(
-                        self.path, "".join(f"{kept}\n" for kept in self._read_lines()).encode()
+                    replace_private_file_holding_lock(
+                        self.path, "".join(f"{kept}\n" for kept in self._read_newest_lines()).encode()
                     )
                 handle = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o600)
                 with os.fdopen(handle, "w", encoding="utf-8") as file:
@@ -134,7 +134,7 @@ class InputHistory(History):
         except OSError:
             pass
 
-    def _read_lines(self) -> list[str]:
+    def _read_newest_lines(self) -> list[str]:
         try:
             text = self.path.read_text(encoding="utf-8", errors="replace")
         except OSError:

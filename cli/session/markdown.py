@@ -163,10 +163,10 @@ class MarkdownStream:
         if final or node.type in _CLOSED_AT_ONCE or (blank and node.type in _CLOSED_BY_BLANK):
             return self._finish_block(node, lines), len(lines)
         if node.type in ("bullet_list", "ordered_list") and len(node.children) > 1:
-            return self._finish_list_items(node, lines)
+            return self._finish_all_but_last_item(node, lines)
         return [], start
 
-    def _finish_list_items(self, node: SyntaxTreeNode, lines: Sequence[str]) -> tuple[list[Text], int]:
+    def _finish_all_but_last_item(self, node: SyntaxTreeNode, lines: Sequence[str]) -> tuple[list[Text], int]:
         last = (node.children[-1].map or (0, 0))[0]
         if lines[last].startswith("    "):
             return [], (node.map or (0, 0))[0]  # alone it would be code

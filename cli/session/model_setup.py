@@ -28,7 +28,7 @@ _SIGNAL_S = 0.5
 
 
 @contextmanager
-def hide_typed_input() -> Generator[None]:
+def hide_and_keep_typed_input() -> Generator[None]:
     """Hide what is typed while nothing reads it, and keep it for the next question or prompt.
 
     Lasts until the process ends; before this, the terminal echoes. Where the cursor can't be moved, lines are typed
@@ -167,7 +167,7 @@ def _make_choice_validator(*known: str) -> Callable[[str], str]:
     return check
 
 
-def _read_key(prompt: str) -> str:
+def _read_api_key(prompt: str) -> str:
     key = _read_line(prompt, hidden=True).strip().strip("'\"")
     if not (key.isascii() and key.isprintable()) or " " in key:
         raise UserError("That isn't a key. Keys contain letters, digits and punctuation, and no spaces.")
@@ -177,13 +177,13 @@ def _read_key(prompt: str) -> str:
 def _ask_for_gemini_key_and_model(settings: "Settings", env: Mapping[str, str]) -> _ModelChoice:
     base = (env.get("GOOGLE_GEMINI_BASE_URL") or GEMINI_URL).rstrip("/")
     with disable_plain_terminal_echo():
-        key, models = _retry_until_valid(lambda: _read_working_gemini_key(base, settings))
-    model = _ask_for_tiered_model(settings, models)
+        key, models = _retry_until_valid(lambda: _read_and_test_gemini_key(base, settings))
+    model = _ask_for_model_alias_or_name(settings, models)
     elsewhere = {"GOOGLE_GEMINI_BASE_URL": base} if base != GEMINI_URL else {}  # the key belongs to it
     return _ModelChoice({GEMINI_KEYS[0]: key, **elsewhere}, model)
 
 
-def _ask_for_tiered_model(settings: "Settings", models: Sequence[str]) -> str:
+def _ask_for_model_alias_or_name(settings: "Settings", models: Sequence[str]) -> str:
     """Show the models of a vendor that has a large and a small one, and return which was chosen."""
     from interlock.services.models.names import resolve_model
 
@@ -207,7 +207,7 @@ def _make_key_and_model_asker(provider: str) -> Callable[["Settings", Mapping[st
         variable, address = PROVIDERS[provider].key, PROVIDERS[provider].url
 
         def tried() -> tuple[str, list[str]]:
-            if not (key := _read_key("Key (hidden): ")):
+            if not (key := _read_api_key("Key (hidden): ")):
                 raise UserError(_NO_KEY)
             print("Trying it …")
             return key, first_model.list_provider_models(provider, {**env, variable: key})
@@ -215,7 +215,7 @@ def _make_key_and_model_asker(provider: str) -> Callable[["Settings", Mapping[st
         with disable_plain_terminal_echo():
             key, models = _retry_until_valid(tried)
         if provider in TIERS:
-            model = _ask_for_tiered_model(settings, models)
+            model = _ask_for_model_alias_or_name(settings, models)
         else:
             print(
                 f"It works. {format_count(len(models), 'model')} {'is' if len(models) == 1 else 'are'} there."
@@ -237,9 +237,9 @@ def _make_known_model_validator(models: Sequence[str]) -> Callable[[str], str]:
     return check
 
 
-def _read_working_gemini_key(base: str, settings: "Settings") -> tuple[str, list[str]]:
+def _read_and_test_gemini_key(base: str, settings: "Settings") -> tuple[str, list[str]]:
     """A working key, and the models it gives access to."""
-    if not (key := _read_key("Key (hidden): ")):
+    if not (key := _read_api_key("Key (hidden): ")):
         raise UserError(_NO_KEY)
     models = first_model.list_gemini_models(base, key)
     trial = first_model.pick_gemini_test_model(settings, models)
@@ -258,13 +258,13 @@ def _ask_for_openai_compatible_server(_settings: "Settings", env: Mapping[str, s
         base = _read_line(f"Its address [{usual}] ").strip().rstrip("/") or usual
         base = base if "://" in base else f"http://{base}"
         with disable_plain_terminal_echo():
-            key = _read_key("Key (hidden; leave empty if none is needed): ")
+            key = _read_api_key("Key (hidden; leave empty if none is needed): ")
             return key, *first_model.find_base_url_and_models(base, key)
 
     key, base, models = _retry_until_valid(server)
 
     def answers() -> str:
-        model = _ask_for_model(models)
+        model = _ask_for_listed_model(models)
         print(f"Trying {make_visible(model)} …")
         first_model.send_openai_test_request(base, key, model)
         return model
@@ -286,7 +286,7 @@ _WAYS = {
 """Number in `_WELCOME` → what asks."""
 
 
-def _ask_for_model(models: Sequence[str]) -> str:
+def _ask_for_listed_model(models: Sequence[str]) -> str:
     for number, name in enumerate(models[:_SHOWN], 1):
         print(f"  {number:>2}  {make_visible(name)}")
     if len(models) > _SHOWN:

@@ -80,7 +80,7 @@ class Picker:
 
     def _apply_filter(self) -> None:
         typed = self._typed.text
-        found = self._names.find_matching(typed, len(self._rows))
+        found = self._names.find_matching_indices(typed, len(self._rows))
         self._found = [
             *found,
             *(n for n, row in enumerate(self._rows) if n not in found and _matching_passage(row, typed)),

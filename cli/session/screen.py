@@ -157,7 +157,7 @@ class Screen:
 
     def show_note(self, text: str, style: str = "dim") -> None:
         with self._lock_and_notify():
-            self._show_line(text, style)
+            self._show_text_lines(text, style)
 
     def show_markdown(self, text: str) -> None:
         """Show a complete text the way answers are shown."""
@@ -252,17 +252,17 @@ class Screen:
 
     def _handle_event(self, event: Event) -> None:
         if line := event_notice_line(event, verbose=False):
-            self._show_line(line, "warn" if isinstance(event, Retry | InvalidStream) else "dim")
+            self._show_text_lines(line, "warn" if isinstance(event, Retry | InvalidStream) else "dim")
         match event:
             case Init():
                 self._progress = DriveProgress(self._clock())
                 self._text, self._waits = [], False
             case Result():
-                self._show_drive_result(event)
+                self._show_result_and_end_drive(event)
             case ErrorEvent() if event.message not in self._warned:
                 self._warned.add(event.message)
                 text = f"{event.severity}: {to_one_line(reword_for_session(event.message))}"
-                self._show_line(text, "warn" if event.severity == "warning" else "bad")
+                self._show_text_lines(text, "warn" if event.severity == "warning" else "bad")
             case MessageEvent(role="user"):
                 self.show_prompt(event.content)
             case MessageEvent() if not event.agent:
@@ -370,7 +370,7 @@ class Screen:
         if all(todo.get("status") in ("completed", "cancelled") for todo in todos):
             self._finish_todos()
 
-    def _show_drive_result(self, event: Result) -> None:
+    def _show_result_and_end_drive(self, event: Result) -> None:
         unsaid = self._new_answer_text(event)
         self._finish_answer()
         self._waits = event.status == "waiting"
@@ -382,7 +382,7 @@ class Screen:
         )
         for warning in event.warnings:
             if warning not in self._warned:
-                self._show_line(f"warning: {to_one_line(warning)}", "warn")
+                self._show_text_lines(f"warning: {to_one_line(warning)}", "warn")
         self.end_drive()
 
     def _set_activity(self, activity: str) -> None:
@@ -397,7 +397,7 @@ class Screen:
         if self._answer:
             self._answer.page = self._make_markdown_layout()
 
-    def _show_line(self, text: str, style: str) -> None:
+    def _show_text_lines(self, text: str, style: str) -> None:
         self._finish_answer()
         lines = (Text(line, style) for line in sanitize_for_terminal(text).split("\n"))
         self._append_block(

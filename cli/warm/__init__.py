@@ -43,7 +43,7 @@ def socket_path() -> str:
     return os.path.expanduser(f"{os.environ.get('INTERLOCK_HOME') or state}/start/warm")  # noqa: PTH111
 
 
-def import_time_variables(env: Mapping[str, str]) -> dict[str, str]:
+def variables_affecting_imports(env: Mapping[str, str]) -> dict[str, str]:
     """The variables that count while packages are imported; none is a secret."""
     counting = {name for name in env if name.startswith(_IMPORTED_WITH) and not name.endswith("_KEY")}
     return {name: env[name] for name in (*counting, "LANG", "LANGUAGE") if name in env}

@@ -17,7 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
-from interlock.cli.warm import WORD, import_time_variables
+from interlock.cli.warm import WORD, variables_affecting_imports
 
 _COLD = "import sys; from importlib import import_module as i; sys.exit(i(sys.argv[1]).main(*sys.argv[2:]))"
 
@@ -138,7 +138,10 @@ class ForkClient:
                 with theirs:
                     self._process = subprocess.Popen(
                         [sys.executable, "-P", *self._program, str(theirs.fileno())],
-                        env={**import_time_variables(os.environ), "PATH": os.environ.get("PATH", os.defpath)},
+                        env={
+                            **variables_affecting_imports(os.environ),
+                            "PATH": os.environ.get("PATH", os.defpath),
+                        },
                         cwd="/",
                         stdin=subprocess.DEVNULL,
                         stdout=subprocess.DEVNULL,

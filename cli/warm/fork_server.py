@@ -60,7 +60,7 @@ _REPLIES = {
 none, and most aren't answered."""
 
 
-def preload_run_modules(with_optional_packages: bool = False) -> None:
+def preload_modules_by_rehearsal(with_optional_packages: bool = False) -> None:
     """Import what runs and sessions need, by runs of each kind of model; only modules and their classes are kept.
 
     `with_optional_packages`: also for packages that are installed and not everybody uses. Raises `RuntimeError`.
@@ -75,16 +75,16 @@ def preload_run_modules(with_optional_packages: bool = False) -> None:
     for name, classes in _REPLIES.items():
         for one in classes if found or not name.startswith("openai") else ():
             getattr(import_module(name), one).model_rebuild()
-    _drop_rehearsal_objects()
+    _clean_up_after_rehearsal()
 
 
 def run_rehearsal_prompt() -> None:
     """Run a prompt: afterwards a forked process has copies of the pages that runs write to. Raises `RuntimeError`."""
     _rehearse_prompt_with_models(_SCRIPTED)
-    _drop_rehearsal_objects()
+    _clean_up_after_rehearsal()
 
 
-def _drop_rehearsal_objects() -> None:
+def _clean_up_after_rehearsal() -> None:
     from interlock.services.process.supervisor_client import SUPERVISORS
 
     SUPERVISORS.stop()
@@ -144,7 +144,7 @@ def close_descriptors_except(kept: set[int]) -> None:
                 os.close(number)
 
 
-def run_in_environment(env: Mapping[str, str], call: Callable[[], int | None]) -> int:
+def adopt_environment_and_run(env: Mapping[str, str], call: Callable[[], int | None]) -> int:
     """Take this environment, and the streams 0, 1 and 2 as Python makes them; returns `call`'s exit code."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     os.environ.clear()
@@ -231,12 +231,12 @@ class ForkServer:
                     write_word(told, ended[1])
                     os.close(told)
 
-    def run_child(self, status_pipe: int, request: int, *fds: int) -> NoReturn:
+    def run_child(self, status_pipe: int, request_fd: int, *fds: int) -> NoReturn:
         write_word(status_pipe, os.getpid())
         os.setsid()
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        request_fields: dict[str, Any] = marshal.loads(os.pread(request, os.fstat(request).st_size, 0))
+        request_fields: dict[str, Any] = marshal.loads(os.pread(request_fd, os.fstat(request_fd).st_size, 0))
         numbers: list[int] = request_fields["numbers"]
         status_pipe, *moved = (
             fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, max(numbers) + 1) for fd in (status_pipe, *fds)
@@ -247,7 +247,7 @@ class ForkServer:
         code = 1
         with suppress(OSError):  # the folder is gone
             os.chdir(request_fields["cwd"])
-            code = run_in_environment(
+            code = adopt_environment_and_run(
                 request_fields["env"], lambda: self.run_request_in_fork(request_fields, status_pipe)
             )
         write_word(status_pipe, (code & 0xFF) << 8)  # the process that forks may be gone
@@ -264,7 +264,7 @@ def write_word(descriptor: int, number: int) -> None:
 
 
 def main(socket_descriptor: str) -> None:
-    preload_run_modules()
+    preload_modules_by_rehearsal()
     ForkServer(socket.socket(fileno=int(socket_descriptor))).serve(UNUSED_S)
 
 

@@ -33,7 +33,7 @@ def start_warm_process_if_configured() -> None:
     except ConfigError:  # changed meanwhile; the next start reports it
         return
     if wanted and check_or_stop_warm_process()[0] is None:
-        start_warm_process(wanted, subprocess.DEVNULL)
+        start_warm_process_via_shell(wanted, subprocess.DEVNULL)
 
 
 def configured_lifetime_s() -> float:
@@ -45,13 +45,13 @@ def configured_lifetime_s() -> float:
     return parse_duration(loaded.settings.start.keep_warm)
 
 
-def start_warm_process(idle_timeout_s: float, stdout: int) -> "subprocess.Popen[bytes]":
+def start_warm_process_via_shell(idle_timeout_s: float, stdout: int) -> "subprocess.Popen[bytes]":
     """A shell starts it and ends, so that no process has it as a child."""
     door = Path(warm_start.socket_path()).absolute()
     words = [sys.executable, "-P", "-m", "interlock.cli.warm.warm_server", str(door), str(idle_timeout_s)]
     starter = subprocess.Popen(
         ["/bin/sh", "-c", '"$0" "$@" &', *words],
-        env={**warm_start.import_time_variables(os.environ), "PATH": os.defpath},
+        env={**warm_start.variables_affecting_imports(os.environ), "PATH": os.defpath},
         cwd="/",
         stdin=subprocess.DEVNULL,
         stdout=stdout,

@@ -26,7 +26,7 @@ from interlock.cli.warm.fork_server import (
     ForkServer,
     close_descriptors_except,
     open_text_stream,
-    preload_run_modules,
+    preload_modules_by_rehearsal,
     run_rehearsal_prompt,
     write_word,
 )
@@ -51,10 +51,10 @@ class _WarmServer(ForkServer):
         self.door.listen(64)
         self._path = path
         self._own_start = {
-            "variables": warm.import_time_variables(os.environ),
+            "variables": warm.variables_affecting_imports(os.environ),
             "interpreter": warm.describe_interpreter(),
         }
-        self._stamps = _import_modification_times()
+        self._stamps = _modification_times_of_imported_files()
         self._next: tuple[int, socket.socket] | None = None
         """The fork that waits to become the next start, and its socket: it says `READY`, and gets descriptors."""
         self._due = True
@@ -72,12 +72,12 @@ class _WarmServer(ForkServer):
             try:
                 if (pid := os.fork()) == 0:
                     ours.close()
-                    self._wait_for_request_and_run(theirs)
+                    self._rehearse_then_run_next_request(theirs)
             except OSError:  # the next start forks by itself
                 return None
         return pid, ours
 
-    def _wait_for_request_and_run(self, request_socket: socket.socket) -> NoReturn:
+    def _rehearse_then_run_next_request(self, request_socket: socket.socket) -> NoReturn:
         """Become the next start; the warm process's end ends this one, too."""
         signal.set_wakeup_fd(-1)
         for number in (signal.SIGTERM, signal.SIGCHLD):
@@ -128,7 +128,7 @@ class _WarmServer(ForkServer):
         conn = socket.socket(fileno=status_pipe)
         conn.setblocking(True)
         client = warm.peer_credentials(conn)[0]
-        why = self._check_refusal_and_stop_stale_server(client, request)
+        why = self._find_refusal_reason_and_stop_if_stale(client, request)
         conn.sendall((why.encode() or warm.READY) + b"\n")
         if why or conn.recv(1) != warm.GO:
             os._exit(0)  # it waited too long, or only asked
@@ -140,16 +140,16 @@ class _WarmServer(ForkServer):
         conn.detach()
         os.umask(request["umask"])
         sys.argv = request["argv"]
-        _follow_job_control(client, status_pipe)
+        _install_job_control_handlers(client, status_pipe)
         return import_module(PROGRAM).run_command_line(sys.argv[1:], own_process=True)
 
-    def _check_refusal_and_stop_stale_server(self, client_pid: int, request: Mapping[str, Any]) -> str:
+    def _find_refusal_reason_and_stop_if_stale(self, client_pid: int, request: Mapping[str, Any]) -> str:
         theirs = {
-            "variables": warm.import_time_variables(request["env"]),
+            "variables": warm.variables_affecting_imports(request["env"]),
             "interpreter": request["interpreter"],
         }
-        theirs |= _process_attributes(client_pid)
-        ours = {**self._own_start, **_process_attributes(os.getpid())}
+        theirs |= _uninheritable_process_attributes(client_pid)
+        ours = {**self._own_start, **_uninheritable_process_attributes(os.getpid())}
         if differing := [name for name in ours if ours[name] != theirs[name]]:
             return f"another {differing[0]}"
         if changed := [file for file, stamp in self._stamps.items() if _modification_time(file) != stamp]:
@@ -158,7 +158,7 @@ class _WarmServer(ForkServer):
         return ""
 
 
-def _import_modification_times() -> dict[str, int]:
+def _modification_times_of_imported_files() -> dict[str, int]:
     """Path → when it was changed, in ns: of imported files, and of folders where package managers change more."""
     files = {getattr(module, "__file__", None) or "" for module in [*sys.modules.values()]}
     managed = (sys.prefix, sys.base_prefix)
@@ -176,7 +176,7 @@ def _modification_time(path: str) -> int:
         return 0
 
 
-def _process_attributes(pid: int) -> dict[str, str]:
+def _uninheritable_process_attributes(pid: int) -> dict[str, str]:
     """What a process may do and a fork of another can't take over, as the kernel tells it, by its name for people.
 
     A process in a sandbox that reaches the socket would say anything to get out of there.
@@ -201,7 +201,7 @@ def _process_attributes(pid: int) -> dict[str, str]:
     }
 
 
-def _follow_job_control(client_pid: int, status_pipe: int) -> None:
+def _install_job_control_handlers(client_pid: int, status_pipe: int) -> None:
     """Stop with the client, and where an ordinary start stops: when it takes the terminal from the background.
 
     The kernel doesn't stop this process, which is of another session than the terminal.
@@ -257,7 +257,7 @@ def run_warm_process(socket_file: Path, idle_timeout_s: float) -> None:
     try:
         folder = _create_and_lock_folder(socket_file.parent)
         socket_file.unlink(missing_ok=True)
-        preload_run_modules(with_optional_packages=True)
+        preload_modules_by_rehearsal(with_optional_packages=True)
         starts = _WarmServer(socket_file, folder)  # nobody can connect before: starts don't wait for imports
     except Exception as error:
         print(" ".join(str(error).split()) or type(error).__name__)

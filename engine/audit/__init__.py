@@ -57,7 +57,9 @@ def sign_newest_record(home: Path) -> dict[str, Any]:
             "There is no audit record yet: nothing has run. Start with: interlock -p 'what to do'"
         )
     made: dict[str, Any] = {"seq": newest[0], "hash": newest[1], "at": round(unix_time(), 3)}
-    public, signature = sign_text(load_or_create_audit_key(home / "audit"), _head_text_to_sign(made))
+    public, signature = public_key_and_signature(
+        load_or_create_audit_key(home / "audit"), _head_text_to_sign(made)
+    )
     return {**made, "key": public, "signature": signature}
 
 
@@ -72,7 +74,7 @@ def find_audit_problems(home: Path, kept_heads: tuple[Mapping[str, Any], ...] = 
     """
     key = load_or_create_audit_key(home / "audit")
     newest = read_saved_head(home / "audit", key)  # read first: what is committed meanwhile comes after it
-    known = sign_text(key, b"")[0] if kept_heads else ""
+    known = public_key_and_signature(key, b"")[0] if kept_heads else ""
     with open_reader(home) as conn:
         if conn is None:
             return 0, ["there is no store"] if newest or kept_heads else []
@@ -152,7 +154,7 @@ def _find_kept_head_problems(
 
 def _find_differing_rows(conn: Connection, chain: list[AuditRecord]) -> Iterator[str]:
     latest: _Rows = {}
-    yield from _collect_newest_records(chain, latest)
+    yield from _fill_rows_and_find_unrecorded_changes(chain, latest)
     for table in AUDITED:
         for row in read_audited_rows(conn, table):
             run, key = row[TABLE[table].owner], audited_key_text(table, row, conn.json_form)
@@ -168,7 +170,7 @@ def _find_differing_rows(conn: Connection, chain: list[AuditRecord]) -> Iterator
         yield f"a row of {table!r} was removed, run {record.run}: {key}; see {_describe_record(record)}"
 
 
-def _collect_newest_records(chain: list[AuditRecord], rows: _Rows) -> Iterator[str]:
+def _fill_rows_and_find_unrecorded_changes(chain: list[AuditRecord], rows: _Rows) -> Iterator[str]:
     """Fill in the newest record of each row that should be there. Yields rows that changed between two records."""
     of_run: dict[str, set[tuple[str, str]]] = {}
     for record in chain:
@@ -191,18 +193,18 @@ def _is_consistent_with_previous(previous: AuditRecord, record: AuditRecord) -> 
     """Whether a record of a change found what the row's record before says. An earlier version recorded less."""
     was = _WAS.search(record.body or "")
     body = _WAS.sub("}", previous.body or "")
-    if not was or {*_parse_body(body)} != {*_parse_body(record.body)} - {"was"}:
+    if not was or {*_parse_body_or_empty(body)} != {*_parse_body_or_empty(record.body)} - {"was"}:
         return True
     return was[1] == sha256_hex(body.encode(errors="surrogatepass"))
 
 
 def _differing_names(recorded: str | None, now: str) -> list[str]:
     """Names whose values differ; what an earlier version didn't record, nobody knows."""
-    then, there = _parse_body(recorded), _parse_body(now)
+    then, there = _parse_body_or_empty(recorded), _parse_body_or_empty(now)
     return [name for name in then if name != "was" and then[name] != there.get(name)]
 
 
-def _parse_body(body: str | None) -> dict[str, Any]:
+def _parse_body_or_empty(body: str | None) -> dict[str, Any]:
     try:
         return dict(json.loads(body or "{}"))
     except (ValueError, TypeError):  # not ours: `_find_broken_records` names the record
@@ -224,7 +226,7 @@ def _load_private_key(key: AuditKey) -> "Ed25519PrivateKey":
     return found
 
 
-def sign_text(key: AuditKey, text: bytes) -> tuple[str, str]:
+def public_key_and_signature(key: AuditKey, text: bytes) -> tuple[str, str]:
     """Public key and signature, both base64."""
     private = _load_private_key(key)
     public = private.public_key().public_bytes_raw()

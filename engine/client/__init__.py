@@ -41,7 +41,7 @@ from interlock.engine.store import Store, open_reader, resolve_state_directory
 from interlock.engine.store import runs as rows
 from interlock.engine.store.diagnosis import explain_store_errors_and_damage
 from interlock.engine.store.runs import SessionState
-from interlock.engine.store.workspaces import copy_undo_notes_to_fork
+from interlock.engine.store.workspaces import copy_unreported_undo_notes_to_fork
 from interlock.engine.user_code import FORBIDDEN, CodeForbiddenError
 from interlock.graphs import PIPELINES
 
@@ -81,7 +81,7 @@ __all__ = [
     "SessionState",
     "Step",
     "count_consecutive_root_nodes",
-    "flush_telemetry",
+    "flush_telemetry_and_list_problems",
     "load_folder_settings",
     "make_stop",
     "resolve_state_directory",
@@ -89,7 +89,7 @@ __all__ = [
 ]
 
 
-def flush_telemetry() -> list[str]:
+def flush_telemetry_and_list_problems() -> list[str]:
     """At the end of a process that drove runs: wait a moment for telemetry's collector; a line if it took nothing."""
     exporter = find_telemetry_exporter()
     return exporter.load().flush_at_exit() if exporter and exporter.module in sys.modules else []
@@ -337,7 +337,7 @@ class Client(Views):
 
         prepare_run(self.options, needs_model=True)
 
-    def find_session(self, name: str) -> SessionState | None:
+    def find_session_or_run(self, name: str) -> SessionState | None:
         """What a session of an editor shows, its run empty before it has begun; any run is a session by its id."""
         shown = self.list_sessions().get(name)
         row = self.find_exact_run(shown.run if shown else name)
@@ -357,14 +357,14 @@ class Client(Views):
         """Each session by its id, the newest first."""
         return rows.list_sessions(self.home)
 
-    def remove_run(self, run: str) -> list[str]:
+    def remove_run_and_list_kept_files(self, run: str) -> list[str]:
         """Delete a run's rows, and the files only they named. Raises `BusyError` while it is driven.
 
         Returns a line for each name in its rows that leads out of the state directory: what is there stays.
         """
-        from interlock.engine.store.retention import remove_run
+        from interlock.engine.store.retention import remove_run_and_report_refused_paths
 
-        return remove_run(self.home, run)
+        return remove_run_and_report_refused_paths(self.home, run)
 
     def plan_rewind(self, run: str, step: int | None) -> "Rewind":
         """What it takes to go back to a step; None: to before the run began. Raises `UserError`."""
@@ -378,14 +378,14 @@ class Client(Views):
 
         return undo_changes(self.home, self.find_run(run), call)
 
-    def find_last_undoable_call(self, run: str) -> tuple[str, Call]:
+    def find_last_undoable_call_with_number(self, run: str) -> tuple[str, Call]:
         """The newest call whose change is still in place, with its number. Raises `UserError`.
 
         A call that changed nothing but generated files doesn't count.
         """
-        from interlock.engine.client.file_changes import find_last_undoable_call
+        from interlock.engine.client.file_changes import find_last_undoable_call_with_number
 
-        return find_last_undoable_call(self.home, self.find_run(run))
+        return find_last_undoable_call_with_number(self.home, self.find_run(run))
 
     def adopt_thread(self, workflow: str, url: str, thread: str, options: Options) -> str:
         """Make a run of a LangGraph thread in another database; returns its id. Raises `UserError`."""
@@ -407,7 +407,7 @@ class Client(Views):
         newest = self.checkpoints(run)[-1].step
         made = fork_run(self.home, run, step, workspace=workspace, in_place=in_place)
         if in_place and made.step == newest:
-            copy_undo_notes_to_fork(self.home, run, made.run)
+            copy_unreported_undo_notes_to_fork(self.home, run, made.run)
         return made
 
     def replay_run(
@@ -422,7 +422,9 @@ class Client(Views):
 
         return engine.make_sync(replay_run)(self.home, run, until_step, swap, live=live)
 
-    def list_nodes_of_live_replay(self, run: str, until_step: int | None = None) -> list[tuple[str, int]]:
+    def list_live_replay_nodes_with_counts(
+        self, run: str, until_step: int | None = None
+    ) -> list[tuple[str, int]]:
         """The nodes of a LangGraph graph that a live replay runs, as the run took them, with repetitions counted.
 
         Raises `UserError` for a run of another workflow.
@@ -443,7 +445,7 @@ class Client(Views):
         """The place behind everything that a run's record holds now, for `follow`."""
         from interlock.engine.client.record import Cursor
 
-        return str(Cursor().move_past(self.read_events(run)))
+        return str(Cursor().move_past(self.read_conversation_events(run)))
 
 
 def make_stop() -> "Stop":

@@ -7,7 +7,7 @@ from interlock.engine.store.api_rows import (
     insert_api_row,
     list_api_rows,
     remove_api_row,
-    update_api_row,
+    update_api_row_if_exists,
 )
 
 __all__ = [
@@ -17,5 +17,5 @@ __all__ = [
     "insert_api_row",
     "list_api_rows",
     "remove_api_row",
-    "update_api_row",
+    "update_api_row_if_exists",
 ]

@@ -7,7 +7,7 @@ from interlock.engine.driver.decisions import record_decisions
 from interlock.engine.options import Decision, Options
 from interlock.engine.read import ENDED, RunRow, find_run, list_waiting_requests
 from interlock.engine.store import Store
-from interlock.engine.store.approvals import cancel_run_and_tasks, is_run_ended_by_cancel
+from interlock.engine.store.approvals import cancel_run_family, is_run_ended_by_cancel
 from interlock.engine.store.leases import request_stop
 from interlock.engine.store.runs import find_innermost_waiting_subtask, find_root_task, list_run_and_subtasks
 
@@ -20,7 +20,7 @@ class CancelResult(NamedTuple):
     """As it was, or, of a run that ended, as it is."""
 
 
-def cancel_run_by_name(options: Options, name: str, cancelled_by: str = "") -> CancelResult:
+def stop_or_cancel_run_by_name(options: Options, name: str, cancelled_by: str = "") -> CancelResult:
     """Stop a run, or end one that waits. `cancelled_by`: who; empty: this user. Raises `UserError`."""
     store = Store(options.home)
     row = find_run(store.home, name)
@@ -41,7 +41,7 @@ def _cancel_waiting_run(options: Options, store: Store, row: RunRow, cancelled_b
     requests = [request.fields for request in list_waiting_requests(store.home, inner)]
     if not requests:  # a subtask that was interrupted
         with store.write_transaction("FULL") as conn:
-            cancel_run_and_tasks(conn, inner)
+            cancel_run_family(conn, inner)
     record_decisions(
         store, inner, [Decision(one["id"], "cancel") for one in requests], cancelled_by, options.door
     )

@@ -231,7 +231,7 @@ class _HookInputRecorder(SupervisedProcesses):
         return await super().run(argv, **kwargs)
 
 
-class HookDryRun:
+class HookTester:
     """Prepared once, for any number of events."""
 
     def __init__(self, options: Options) -> None:

@@ -18,7 +18,7 @@ from interlock.engine.client.following import RunStatus
 from interlock.engine.client.record import (
     MOST_MESSAGES,
     newest_events,
-    read_events,
+    read_conversation_events,
     read_undos_unseen_by_model,
 )
 from interlock.engine.driver.decision_loop import run_decision_loop
@@ -251,10 +251,10 @@ class EngineThread:
         finally:
             self.busy = False
 
-    def cancel_drive(self, stop_drive: Callable[[], bool]) -> None:
+    def stop_drive_with_retries(self, stop_drive: Callable[[], bool]) -> None:
         """Call `stop_drive` until it finds the drive, whose first step may be still to come."""
         if self.busy:
-            self._loop.call_soon_threadsafe(lambda: stop_drive() or self.cancel_drive(stop_drive))
+            self._loop.call_soon_threadsafe(lambda: stop_drive() or self.stop_drive_with_retries(stop_drive))
 
 
 class Conversation(WorkScheduler):
@@ -329,7 +329,7 @@ class Conversation(WorkScheduler):
         if self.stop is not None:
             self.stop()
         elif self._thread.busy:
-            self._thread.cancel_drive(self.client.stop_drives)
+            self._thread.stop_drive_with_retries(self.client.stop_drives)
         else:
             self._stopped = self.busy and not self._deciding
 
@@ -495,7 +495,9 @@ class Conversation(WorkScheduler):
                 self.run, text, decisions, renderers=[self._handle_event], replace_unfinished=True
             )
         if self._stopped:  # once it is driven, so that the prompt is in the record
-            asyncio.get_running_loop().call_soon(self._thread.cancel_drive, self.client.stop_drives)
+            asyncio.get_running_loop().call_soon(
+                self._thread.stop_drive_with_retries, self.client.stop_drives
+            )
         outcome = await self._thread.await_drive(work)
         self._last, self.run, self.workflow = outcome, outcome.run, outcome.workflow
         self.status, self.ended_by_loop = outcome.status, (outcome.error or {}).get("type") == "loop_detected"
@@ -536,7 +538,7 @@ class Conversation(WorkScheduler):
         """Show a run's conversation and its status."""
 
         async def shown() -> None:
-            found = await asyncio.to_thread(read_events, self.home, row.run)
+            found = await asyncio.to_thread(read_conversation_events, self.home, row.run)
             recent, before = newest_events(found, self.shown_at_most)
             if before:
                 self.send_notice("beginning", "The beginning is left out.", row.run)

@@ -13,7 +13,12 @@ from interlock.services.config.formats import DotEnv, write_dotenv_variables
 from interlock.services.models.facts import ModelFacts, list_available_models
 from interlock.services.models.model_table import FREE
 from interlock.services.models.model_table import price_table_version as price_table_version
-from interlock.services.models.names import PROVIDERS, check_server_address, provider_name, require_package
+from interlock.services.models.names import (
+    PROVIDERS,
+    check_server_address_and_key,
+    provider_name,
+    require_package,
+)
 from interlock.services.models.provider_api import list_provider_models
 from interlock.state.errors import UserError
 from interlock.state.names import GEMINI_KEYS
@@ -44,7 +49,7 @@ def list_credentials(options: Options) -> list[Credential]:
     return [_read_credential(name, options, found) for name in provider_names()]
 
 
-def test_credentials(options: Options, provider: str) -> list[str]:
+def test_credentials_by_listing_models(options: Options, provider: str) -> list[str]:
     """The models that the provider offers. Raises `UserError` with what is wrong, in one line."""
     one = _read_credential(require_known_provider(provider), options, found := _load_environment(options))
     keys, url = _key_and_url_variables(provider)
@@ -55,7 +60,7 @@ def test_credentials(options: Options, provider: str) -> list[str]:
     return list_provider_models(provider, found.values)
 
 
-def try_and_store_credentials(options: Options, provider: str, key: str, url: str) -> list[str]:
+def store_credentials_after_listing_models(options: Options, provider: str, key: str, url: str) -> list[str]:
     """Try a key or an address and keep it; returns the models found. Raises `UserError`, then nothing is kept.
 
     Where the client has a login of its own, the address is kept untried.
@@ -74,7 +79,7 @@ def try_and_store_credentials(options: Options, provider: str, key: str, url: st
     before = _load_environment(options).values
     if keys and key and name and before.get(name):
         given.setdefault(name, before[name])  # a key belongs to the address that it was tried at
-    check_server_address(f"{provider}:any", given)
+    check_server_address_and_key(f"{provider}:any", given)
     found = list_provider_models(provider, {**before, **given}) if can_test_provider(provider) else []
     write_dotenv_variables(_env_file(options), given)
     return found
@@ -85,7 +90,7 @@ def can_test_provider(provider: str) -> bool:
     return provider == _GEMINI or not PROVIDERS[provider].own_login
 
 
-def remove_credentials(options: Options, provider: str) -> str:
+def remove_credentials_and_find_remaining_source(options: Options, provider: str) -> str:
     """Remove what Interlock keeps of a provider; returns where something is still set, or nothing."""
     keys, url = _key_and_url_variables(require_known_provider(provider))
     write_dotenv_variables(_env_file(options), {}, removed={*keys, *filter(None, [url])})

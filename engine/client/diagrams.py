@@ -11,7 +11,7 @@ from interlock.engine.diagrams import (  # noqa: E402 (without the folder, peopl
     declared_edges_by_place,
     list_diagram_problems,
     render_diagram,
-    write_diagrams,
+    sync_diagram_files,
 )
 
 __all__ = [
@@ -21,5 +21,5 @@ __all__ = [
     "declared_edges_by_place",
     "list_diagram_problems",
     "render_diagram",
-    "write_diagrams",
+    "sync_diagram_files",
 ]

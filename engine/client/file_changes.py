@@ -13,16 +13,16 @@ from interlock.engine.run_files import (
     FileChange,
     RunFiles,
     check_calls_wrote_inside_workspace,
-    check_not_delivered,
-    find_call_snapshots,
+    check_run_not_delivered,
     is_run_on_other_host,
-    list_file_changes,
-    provide_local_files,
-    read_repository_of_run,
+    list_planned_file_changes,
+    provide_run_with_local_files,
+    read_repository_option_of_run,
+    require_call_snapshots,
     store_person_changes_of_repository_run,
 )
 from interlock.engine.store import Store, explain_store_errors
-from interlock.engine.store.checkpoints import find_checkpoint_at_step
+from interlock.engine.store.checkpoints import get_checkpoint_at_step
 from interlock.engine.store.runs import is_sealed, read_definition
 from interlock.engine.store.snapshots import list_snapshots
 from interlock.engine.store.workspaces import record_undo_note
@@ -98,27 +98,27 @@ class Rewind:
 
 def plan_rewind(home: Path, run: RunRow, step: int | None) -> Rewind:
     """What it takes to go back to a step; None: to before the run began. Raises `UserError`."""
-    check_not_delivered(home, run)
+    check_run_not_delivered(home, run)
     if is_run_on_other_host(home, run):
         raise UserError(
             f"The files of run {run.run!r} aren't on this host, so they can't go back in place. Go on from a step in a "
             f"folder of this host: interlock fork {run.run} --at STEP"
         )
     if step is not None:
-        find_checkpoint_at_step(home, run.run, step)  # raises if there is no such step
+        get_checkpoint_at_step(home, run.run, step)  # raises if there is no such step
     files = RunFiles(home, run)
     files.check_workspace_not_driven()
     work, now = files.plan_restore(-1 if step is None else step)
     generated = files.find_paths_generated_by_calls(list_snapshots(home, run.run))
-    changes = [change for change in list_file_changes(work, now) if change.path not in generated]
+    changes = [change for change in list_planned_file_changes(work, now) if change.path not in generated]
     return Rewind(changes, run, step, files, work)
 
 
 def undo_changes(home: Path, run: RunRow, call: str | None = None) -> list[FileChange]:
     """Take back what a run, or one call, did to the files. Raises `UserError` if somebody changed them since."""
     RunFiles(home, run).check_workspace_not_driven()
-    check_not_delivered(home, run)
-    with provide_local_files(home, run) as here:
+    check_run_not_delivered(home, run)
+    with provide_run_with_local_files(home, run) as here:
         changed = _undo_calls(RunFiles(home, here), call)
         store_person_changes_of_repository_run(home, run, here)
     return changed
@@ -126,11 +126,15 @@ def undo_changes(home: Path, run: RunRow, call: str | None = None) -> list[FileC
 
 def _undo_calls(files: RunFiles, call: str | None) -> list[FileChange]:
     home, run = files.home, files.run
-    chosen = find_call_snapshots(home, run, call)
-    if not read_repository_of_run(home, run.run):
+    chosen = require_call_snapshots(home, run, call)
+    if not read_repository_option_of_run(home, run.run):
         check_calls_wrote_inside_workspace(home, run, chosen)
     work = files.plan_undo(chosen)
-    marked = [*list_file_changes(work, files.read_snapshot_contents(files.snapshot_now()))]
+    marked = [
+        *list_planned_file_changes(
+            work, files.read_snapshot_contents(files.finish_restore_and_take_snapshot())
+        )
+    ]
     generated = files.find_paths_generated_by_calls(chosen)
     changed = [change for change in marked if change.path not in generated] or marked
     files.run_restore_plan(work)
@@ -152,14 +156,14 @@ def _describe_changes(changes: Sequence[FileChange]) -> str:
     return f": {named} ({meant})"
 
 
-def find_last_undoable_call(home: Path, run: RunRow) -> tuple[str, Call]:
+def find_last_undoable_call_with_number(home: Path, run: RunRow) -> tuple[str, Call]:
     """The newest call whose change is still in place, with its number. Raises `UserError`.
 
     A call that changed nothing but generated files doesn't count.
     """
     files = RunFiles(home, run)
     by_key = {call.key: (str(number), call) for number, call in enumerate(list_calls(home, run.run), 1)}
-    for snapshot in reversed(find_call_snapshots(home, run, None)):
+    for snapshot in reversed(require_call_snapshots(home, run, None)):
         if snapshot.before == snapshot.after or snapshot.call_key not in by_key:
             continue
         changed = files.find_paths_touched_by_calls(

@@ -22,10 +22,10 @@ def needs_first_model(options: Options) -> bool:
     """Whether no flag names a model and the configured one has no key."""
     if options.model or options.fake or any(options.env.get(name) for name in GEMINI_KEYS):
         return False
-    from interlock.services.models.names import check_credentials
+    from interlock.services.models.names import require_usable_model
 
     try:
-        check_credentials(*load_settings_and_env(options))
+        require_usable_model(*load_settings_and_env(options))
     except CredentialsError:
         return True
     except UserError:  # an unknown model, or one that isn't installed: the run reports it

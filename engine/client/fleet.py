@@ -48,7 +48,7 @@ def copy_runs_to_store(home: Path, destination: str, runs: Sequence[str]) -> lis
 
     Returns the names of all that were copied. Raises `UserError`.
     """
-    from interlock.engine.store.run_copies import copy_runs
+    from interlock.engine.store.run_copies import copy_runs_with_subtasks
 
     # The state directory that keeps a folder for each server.
     base = home.parent.parent if read_store_address(Store(home).path) else home
@@ -59,10 +59,10 @@ def copy_runs_to_store(home: Path, destination: str, runs: Sequence[str]) -> lis
     )
     if other == home:
         raise UserError(f"{destination!r} is the store that the runs are in. Name another one with --to.")
-    return [*copy_runs(home, other, runs)]
+    return [*copy_runs_with_subtasks(home, other, runs)]
 
 
-def resolve_repository_option(text: str, deliver: str) -> dict[str, str]:
+def parse_and_verify_repository_option(text: str, deliver: str) -> dict[str, str]:
     """`Options.repository` of `URL[@REF]`. Raises `UserError`, also if its server says that there is none."""
     from interlock.engine.driver.run_definition import parse_repository_option
 
@@ -100,7 +100,11 @@ def missing_worker_line(home: Path, queued_runs: Sequence[str]) -> str:
         return ""
     with open_reader(home) as conn:
         assert conn is not None
-        found = conn.jobs.list_waits_of_unserved_runs(queued_runs, STALLED_S) if queue.has_queue(conn) else []
+        found = (
+            conn.jobs.list_queues_and_waits_of_unserved_runs(queued_runs, STALLED_S)
+            if queue.has_queue(conn)
+            else []
+        )
     if not found:
         return ""
     name, waits_s = max(found, key=lambda one: one[1])
@@ -179,7 +183,7 @@ class Fleet:
     def read_workers_and_jobs(self) -> tuple[dict[int, float], list[Job], int]:
         """Workers with the seconds since their last heartbeat, jobs, and the number of open requests."""
         with self._open_for_reading() as conn:
-            return queue.read_queue_status(conn)
+            return queue.read_workers_jobs_and_request_count(conn)
 
     def count_connections_and_limit(self) -> tuple[int, int]:
         """Connections to the store's server, of everybody who uses it, and how many it takes."""
@@ -218,7 +222,7 @@ class Fleet:
     def list_schedules(self) -> list[dict[str, Any]]:
         """Each schedule, with its next time and how its last run stands."""
         with self._open_for_reading() as conn:
-            found = queue.list_schedules(conn)
+            found = queue.list_schedules_with_next_times(conn)
         rows = {row.run: row for row in list_runs_by_id(self.home, [one.run for one, _ in found if one.run])}
         return [
             {
@@ -237,7 +241,7 @@ class Fleet:
         """Raises `UserError` if there is none."""
         with self._open_for_writing() as conn:
             if not queue.remove_schedule(conn, name):
-                hint = did_you_mean(name, [one.name for one, _ in queue.list_schedules(conn)])
+                hint = did_you_mean(name, [one.name for one, _ in queue.list_schedules_with_next_times(conn)])
                 raise UserError(f"No schedule {name!r}.{hint} List them with: interlock schedule list")
 
 
@@ -258,7 +262,9 @@ class DriveSlot:
     home: Path
     run: str
 
-    def enqueue(self, workflow: str, submitted: Mapping[str, Any], delay_s: float | None) -> bool:
+    def enqueue_if_queue_exists(
+        self, workflow: str, submitted: Mapping[str, Any], delay_s: float | None
+    ) -> bool:
         """`submitted`: `Options.submitted`. `delay_s`: seconds until the limit that stopped it has room.
 
         False: the store has no queue, and so no limits.
@@ -267,13 +273,13 @@ class DriveSlot:
         with Store(self.home).write_transaction() as conn:
             return rate_limits.enqueue_server_turn(conn, self.run, by, delay_s)
 
-    def acquire_or_explain_wait(self, model: str = "") -> str | None:
+    def acquire_or_explain_wait_unless_cancelled(self, model: str = "") -> str | None:
         """What the run waits for; empty: it may be driven now; None: somebody cancelled it.
 
         `model`: whose limit stopped it before.
         """
         with Store(self.home).write_transaction() as conn:
-            return rate_limits.try_to_take_turn(conn, self.run, model)
+            return rate_limits.take_turn_or_explain_wait(conn, self.run, model)
 
     def is_waiting_or_driven(self) -> bool:
         """Whether it waits for its turn or for a worker, or is driven by whoever took it."""
@@ -305,7 +311,7 @@ def with_fleet_limits(options: Options) -> Options:
     return replace(options, limited=FleetLimits())
 
 
-def record_limit_stop(options: Options, run: str) -> LimitStop | None:
+def requeue_or_record_limit_stop(options: Options, run: str) -> LimitStop | None:
     """What stopped a drive with `limited` options, if it was a limit; the run's row says so from now on.
 
     None, too, for a run of workers: they go on with it.

@@ -7,7 +7,7 @@ from typing import Any
 from interlock.engine.client import load_folder_settings
 from interlock.services.context.memory import MemoryFile, find_git_root, load_all_memory_files
 from interlock.services.files.disk import make_directories_durably, read_file, read_text_file
-from interlock.services.files.filesystem import replace_private_file_locked
+from interlock.services.files.filesystem import replace_private_file_holding_lock
 from interlock.state.errors import UserError
 from interlock.state.settings import Settings
 from interlock.state.text import replace_surrogates
@@ -33,13 +33,13 @@ def add_memory_line(root: Path, text: str, *, for_all_folders: bool) -> tuple[Pa
         before = read_text_file(file) if file.exists() else ""
         after = add_fact_to_text(before, replace_surrogates(text))
         make_directories_durably(file.parent, 0o755)
-        replace_private_file_locked(file, after.encode())
+        replace_private_file_holding_lock(file, after.encode())
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"Can't change {str(file)!r}: {error}. Nothing was added.") from None
     return file, after != before
 
 
-def check_and_write_mcp_server(file: Path, name: str, server: dict[str, Any], folder: Path) -> bool:
+def check_and_upsert_mcp_server(file: Path, name: str, server: dict[str, Any], folder: Path) -> bool:
     """Write an MCP server to a settings file if it is a valid one; return whether it replaced one.
 
     Raises `UserError` and `ConfigError`.

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from interlock.engine.client.record import Cursor, read_events, read_record_version
+from interlock.engine.client.record import Cursor, read_conversation_events, read_record_version
 from interlock.engine.read import find_run, list_waiting_requests
 from interlock.engine.store import make_change_detector as changes
 from interlock.state.events import Event, Init, MessageEvent, ToolResultEvent, ToolUse
@@ -113,7 +113,7 @@ async def follow_events(
                 driven = drives.is_driving(
                     run
                 )  # before the pieces: a drive that has ended has told its last one
-                for event in await _wait_for_live_events(pieces) if stood else []:
+                for event in await _wait_briefly_for_live_events(pieces) if stood else []:
                     if not _is_in_record(event):
                         yield FollowedEvent(event, "")
                 if not (changed() or time.monotonic() - looked > _ALIVE_S):
@@ -127,7 +127,9 @@ async def follow_events(
                     now := read_record_version(home, run)
                 ) != read:  # else another run's commit, which are most
                     read = now
-                    for event in place.read_new_events(await asyncio.to_thread(read_events, home, run)):
+                    for event in place.read_new_events(
+                        await asyncio.to_thread(read_conversation_events, home, run)
+                    ):
                         yield FollowedEvent(event, str(place))
                 if stands != stood:
                     stood = stands
@@ -136,7 +138,7 @@ async def follow_events(
             changed.close()
 
 
-async def watch_store_changes(home: Path) -> AsyncGenerator[bool]:
+async def poll_store_for_changes(home: Path) -> AsyncGenerator[bool]:
     """At each look whether some process wrote to the store since the last; never ends."""
     look = changes(home)
     try:
@@ -153,7 +155,7 @@ def read_run_status(home: Path, run: str) -> RunStatus:
     return RunStatus(row.status, waiting, row.owner)
 
 
-async def _wait_for_live_events(pieces: "asyncio.Queue[Event]") -> list[Event]:
+async def _wait_briefly_for_live_events(pieces: "asyncio.Queue[Event]") -> list[Event]:
     """What came since the last look; waits a moment for the first."""
     await asyncio.sleep(0)  # what another thread told already arrives
     try:

@@ -16,9 +16,9 @@ from interlock.engine.store import ADDRESS, STATE_DIRECTORY_PARTS, open_reader
 from interlock.engine.store.diagnosis import explain_store_errors_and_damage
 from interlock.engine.store.integrity import find_damaged_pages, find_damaged_records, find_unreadable_rows
 from interlock.services.files.disk import restrict_tree_to_owner
-from interlock.services.hooks.scripts import find_scripts
+from interlock.services.hooks.scripts import find_code_files_and_folders
 from interlock.services.process.supervisor import describe_possible_process_escapes, describe_process_limit
-from interlock.services.secrets.environment import withheld_variables
+from interlock.services.secrets.environment import withheld_variable_names
 from interlock.state.errors import InterlockError, SandboxError, UserError
 from interlock.state.events import Progress
 from interlock.state.text import abbreviate_home, format_compact_number, format_count
@@ -60,11 +60,13 @@ def examine_and_repair_store(
         rows = list(find_unreadable_rows(conn, home / "outputs", make_progress_callback("reading", "rows")))
     yield from (Finding("problem", "rows", f"{line} can't be read") for line in rows)
     if not rows:
-        from interlock.engine.rebuild import rebuild_run_status_from_checkpoints
+        from interlock.engine.rebuild import rebuild_run_statuses_from_checkpoints
 
         yield from (
             Finding("note", "mended", line)
-            for line in rebuild_run_status_from_checkpoints(home, make_progress_callback("comparing", "runs"))
+            for line in rebuild_run_statuses_from_checkpoints(
+                home, make_progress_callback("comparing", "runs")
+            )
         )
     verifying = make_progress_callback("verifying", "runs")
     with explain_store_errors_and_damage(home / "interlock.db"):
@@ -85,9 +87,9 @@ _PACKAGES = (
 )
 
 
-def check_effect_hints(workflow: str) -> Iterator[Finding]:
+def check_unguarded_effects(workflow: str) -> Iterator[Finding]:
     """Calls of a workflow's nodes that a kill could repeat outside. Raises `InterlockError`."""
-    hints = Client.for_this_user().find_effect_hints(workflow)
+    hints = Client.for_this_user().find_unguarded_effects(workflow)
     for node, call, where in hints:
         text = f"node {node!r} calls {call} ({where}) without `effect`; a kill could repeat it"
         yield Finding("note", "effects", text)
@@ -129,10 +131,10 @@ def check_machine() -> Iterator[Finding]:
 
 
 def _check_sandbox() -> Finding:
-    from interlock.services.sandbox.sandbox import check_sandbox_support
+    from interlock.services.sandbox.sandbox import check_and_describe_sandbox_support
 
     try:
-        return Finding("ok", "sandbox", f"-s works: {check_sandbox_support(os.environ)}")
+        return Finding("ok", "sandbox", f"-s works: {check_and_describe_sandbox_support(os.environ)}")
     except SandboxError as error:
         return Finding("note", "sandbox", str(error))
 
@@ -140,7 +142,7 @@ def _check_sandbox() -> Finding:
 def check_settings() -> Iterator[Finding]:
     """This folder's settings, and everything that they and the folder bring."""
     from interlock.services.configuration import load_default_configuration
-    from interlock.services.models.names import check_credentials
+    from interlock.services.models.names import require_usable_model
 
     root = Path.cwd().resolve()
     configuration = load_default_configuration(root)
@@ -153,12 +155,12 @@ def check_settings() -> Iterator[Finding]:
     unknown = [f"{where}: unknown setting {key!r}" for where, key in loaded.unknown]
     yield from (Finding("note", "settings", text) for text in (*unknown, *loaded.warnings))
     yield from _check_notifications(loaded.settings)
-    yield from _check_context_files(configuration)
+    yield from _check_context_files_and_extensions(configuration)
     yield from _check_untrusted_files_and_secrets(configuration)
     yield from _check_hooks(configuration)
     yield from _check_policies(configuration)
     try:
-        check_credentials(loaded.settings, env)
+        require_usable_model(loaded.settings, env)
         yield Finding("ok", "model", f"{loaded.settings.model.name}: a key is there")
     except InterlockError as error:
         yield Finding("note", "model", str(error))
@@ -179,7 +181,9 @@ def _check_snapshots(root: Path, settings: "Settings") -> Finding:
     if not shutil.which("git"):
         return Finding("note", "snapshots", f"none: {NO_GIT.rstrip('.')}. Until then {lost}")
     try:
-        files = len(WorkspaceTree(open_workspace(root, settings), settings.snapshots).list_paths())
+        files = len(
+            WorkspaceTree(open_workspace(root, settings), settings.snapshots).scan_paths_without_reading()
+        )
     except InterlockError as error:
         return Finding("note", "snapshots", f"none: {str(error).rstrip('.')}: {lost}")
     return Finding(
@@ -203,23 +207,25 @@ def _check_telemetry(settings: "Settings") -> Iterator[Finding]:
         yield Finding("note" if why else "ok", "telemetry", why or f"sent to {told}")
 
 
-def _check_context_files(configuration: "Configuration") -> Iterator[Finding]:
-    from interlock.services.context.definitions import find_instruction_files
+def _check_context_files_and_extensions(configuration: "Configuration") -> Iterator[Finding]:
+    from interlock.services.context.definitions import describe_instruction_files
 
     (modes, problems), settings = configuration.modes, configuration.loaded_settings.settings
     slugs, sources = [mode.slug for mode in modes.list_modes()], configuration.sources
     names = settings.context.file_names
-    for one in find_instruction_files(
+    for one in describe_instruction_files(
         sources.root, sources.home, names, slugs, configuration.is_workspace_trusted
     ):
         yield Finding("ok" if one.used else "note", one.what, abbreviate_home(one.text))
     yield from (Finding("note", "modes", abbreviate_home(problem)) for problem in problems)
     if own := [mode.slug for mode in modes.list_modes() if mode.source != "built-in"]:
         yield Finding("ok", "modes", f"{', '.join(own)} (interlock modes)")
-    yield from _check_extensions(configuration, settings)
+    yield from _check_agents_skills_and_servers(configuration, settings)
 
 
-def _check_extensions(configuration: "Configuration", settings: "Settings") -> Iterator[Finding]:
+def _check_agents_skills_and_servers(
+    configuration: "Configuration", settings: "Settings"
+) -> Iterator[Finding]:
     root, home = configuration.sources.root, configuration.sources.home
     agents, problems = configuration.agents
     yield from (Finding("note", "agents", abbreviate_home(problem)) for problem in problems)
@@ -264,9 +270,9 @@ def _check_notifications(settings: "Settings") -> Iterator[Finding]:
 
 
 def _check_untrusted_files_and_secrets(configuration: "Configuration") -> Iterator[Finding]:
-    yield from (Finding("note", "trust", text) for text in configuration.untrusted_files_warnings)
+    yield from (Finding("note", "trust", text) for text in configuration.warnings_about_ignored_files)
     settings, env = configuration.loaded_settings.settings, configuration.environment.values
-    if names := sorted(withheld_variables(env, settings.security.environment)):
+    if names := sorted(withheld_variable_names(env, settings.security.environment)):
         yield Finding("ok", "secrets", f"kept from tools, hooks and servers: {', '.join(names)}")
 
 
@@ -281,7 +287,7 @@ def _check_policies(configuration: "Configuration") -> Iterator[Finding]:
         books = WorkspaceRules(rules, settings, open_workspace(configuration.sources.root, settings))
         idle = books.find_unmatchable_rules(configuration.agents[0], settings.mcp_servers)
         problems = [*problems, *books.problems, *idle]
-        prefixes = RulePolicy(books).find_permissive_prefix_rules()
+        prefixes = RulePolicy(books).describe_permissive_prefix_rules()
         wide = [
             f"{' '.join(map(abbreviate_home, rule.split(' ')))} lets through {what}"
             for rule, what in prefixes
@@ -305,7 +311,9 @@ def _check_hooks(configuration: "Configuration") -> Iterator[Finding]:
         book = configuration.hooks
         yield from (Finding("note", "hooks", text) for text in book.problems)
         for hook in {hook.id: hook for hook in book.hooks}.values():
-            if own := sorted({p.relative_to(root) for p in find_scripts(hook.command, root) if p.is_file()}):
+            if own := sorted(
+                {p.relative_to(root) for p in find_code_files_and_folders(hook.command, root) if p.is_file()}
+            ):
                 more = f" and {len(own) - 1} more" if len(own) > 1 else ""
                 text = f"{hook.display_name!r} runs {own[0].as_posix()!r}{more} of this folder, where the model writes:"
                 text += " tools ask before they change it, but a command that you allow can. Keep it outside."
@@ -314,7 +322,7 @@ def _check_hooks(configuration: "Configuration") -> Iterator[Finding]:
         yield Finding("problem", "hooks", str(error))
 
 
-def check_state_directory(home: Path) -> Iterator[Finding]:
+def check_and_protect_state_directory(home: Path) -> Iterator[Finding]:
     """Who can read the state directory, and what is in the store."""
     if not home.exists():
         yield Finding("ok", "state", f"{abbreviate_home(str(home))}: nothing has run yet")
@@ -334,10 +342,10 @@ def check_state_directory(home: Path) -> Iterator[Finding]:
     made = ", ".join(f"{part} {format_compact_number(size)}" for part, size in parts.items())
     about = f"{format_count(len(runs), 'run')}, {format_compact_number(sum(parts.values()))} bytes"
     yield Finding("ok", "store", f"{abbreviate_home(str(home))}: {about}" + (f" ({made})" if made else ""))
-    yield from _check_retention()
+    yield from _check_runs_due_for_deletion()
 
 
-def _check_retention() -> Iterator[Finding]:
+def _check_runs_due_for_deletion() -> Iterator[Finding]:
     """Runs that settings say to delete."""
     client = Client.for_this_user()
     try:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from interlock.engine.driver.compose import open_mcp_servers
+from interlock.engine.driver.compose import make_mcp_servers
 from interlock.engine.driver.run_config import prepare_run
 from interlock.engine.options import Options
 from interlock.services.files.filesystem import OutputFiles
@@ -37,10 +37,10 @@ class McpCheck:
         """Every server, or one, with what it offers; `ms`: how long connecting took in all. Raises `UserError`."""
         if server is not None:
             self._find_spec(server)
-        servers = open_mcp_servers(self._prepared, self._outputs, lambda _event: None)
+        servers = make_mcp_servers(self._prepared, self._outputs, lambda _event: None)
         began = time.monotonic()
         try:
-            await servers.wait_until_ready(server)
+            await servers.start_and_wait_for_servers(server)
             took = round((time.monotonic() - began) * 1000)
             views = [
                 view for view in servers.list_servers() if server is None or view.name == make_visible(server)
@@ -50,7 +50,7 @@ class McpCheck:
         redacted = self._prepared.redact.redact_json([view.model_dump(mode="json") for view in views])
         return [{**view, "ms": took} for view in redacted]
 
-    async def sign_in(self, server: str, show: Show) -> int:
+    async def sign_in_and_count_tools(self, server: str, show: Show) -> int:
         """Sign in, and return how many tools the server then offers. Raises `UserError`, `RunError`."""
         spec, options = self._find_spec(server), self._prepared.options
         self._check_remote(spec)

@@ -69,7 +69,7 @@ class ProgramDialect:
         """Return a part of the stream with its interrupts as programs see them."""
         return {**params}
 
-    def schema_models(self, workflow: Pipeline) -> dict[str, type[BaseModel]]:  # noqa: ARG002 - its graph has them
+    def models_replacing_graph_schemas(self, workflow: Pipeline) -> dict[str, type[BaseModel]]:  # noqa: ARG002 - its graph has them
         """Return the models that describe the workflow in place of its graph."""
         return {}
 
@@ -120,7 +120,7 @@ class ApiDriveRequest(NamedTuple):
 class StreamReceiver(Protocol):
     """Takes a drive's stream for the program."""
 
-    def receive_part(self, part: Any, stream_arguments: Any) -> list[Any]:
+    def receive_part_and_get_custom_data(self, part: Any, stream_arguments: Any) -> list[Any]:
         """Take a part of `astream`; return what nodes wrote with it."""
         ...
 
@@ -145,12 +145,14 @@ class _StreamTap:
         self._call, self._receiver, self._kwargs = call, receiver, call.request_kwargs
         self._is_first = True
 
-    async def drive_graph(self, app: Any, graph_input: Any, config: Any, **given: Any) -> AsyncIterator[Any]:
+    async def drive_and_yield_custom_data(
+        self, app: Any, graph_input: Any, config: Any, **given: Any
+    ) -> AsyncIterator[Any]:
         """Drive the graph as the program asked; yield what nodes write."""
         config, graph_input = self._merge_config(config), self._input_with_command(graph_input)
         given |= {name: self._kwargs[name] for name in ("interrupt_before", "interrupt_after")}
         given |= self._call.dialect.stream_options(app)
-        parts = self._stream_protocol if self._kwargs["protocol"] else self._stream_modes
+        parts = self._relay_protocol_events if self._kwargs["protocol"] else self._relay_stream_parts
         try:
             async with aclosing(cast("Any", parts(app, graph_input, config, given))) as found:
                 async for data in found:
@@ -186,23 +188,25 @@ class _StreamTap:
             return cast(Any, graph_input)
         return replace(cast(Any, graph_input), **_update_and_goto_fields(self._call.command))
 
-    async def _stream_modes(self, app: Any, graph_input: Any, config: Any, given: Any) -> AsyncIterator[Any]:
+    async def _relay_stream_parts(
+        self, app: Any, graph_input: Any, config: Any, given: Any
+    ) -> AsyncIterator[Any]:
         wanted = self._kwargs["stream_mode"]
         native = {"messages" if mode == "messages-tuple" else mode for mode in wanted} & {*NATIVE}
         more = {"stream_mode": [*native | {"custom"}], "subgraphs": self._kwargs["subgraphs"], **given}
         if "events" not in wanted:
             async for part in app.astream(graph_input, config, **more):
-                for data in self._receiver.receive_part(part, given):
+                for data in self._receiver.receive_part_and_get_custom_data(part, given):
                     yield data
             return
         async for event in app.astream_events(graph_input, config, version="v2", **more):
             if event["event"] == "on_chain_stream" and event["run_id"] == self._call.row.id:
-                for data in self._receiver.receive_part(event["data"]["chunk"], given):
+                for data in self._receiver.receive_part_and_get_custom_data(event["data"]["chunk"], given):
                     yield data
             else:
                 self._receiver.receive_event(event)
 
-    async def _stream_protocol(
+    async def _relay_protocol_events(
         self, app: Any, graph_input: Any, config: Any, given: Any
     ) -> AsyncIterator[Any]:
         told = set[str]()
@@ -223,7 +227,7 @@ async def drive_api_request(
     renderers: Sequence[Renderer],
 ) -> Outcome:
     """Drive the run until it is over or parks; `graph_input` is its input. Raises `InterlockError`."""
-    TAP.set(_StreamTap(api_request, receiver).drive_graph)
+    TAP.set(_StreamTap(api_request, receiver).drive_and_yield_custom_data)
     if api_request.row.body.get("again"):
         return await client.resume(run, renderers=renderers)
     only = api_request.row.body.get("only")

@@ -23,7 +23,7 @@ MOST_MESSAGES = 400
 """Messages shown of a long conversation: the newest."""
 
 
-def read_events(home: Path, run: str, step: int | None = None) -> list[Event]:
+def read_conversation_events(home: Path, run: str, step: int | None = None) -> list[Event]:
     """The conversation so far, or up to a root step, with what was compressed away. Reads the store alone."""
     try:
         state = read_state_at_step(home, run, step)
@@ -53,9 +53,9 @@ class RecordExtent(NamedTuple):
     """Ids of the calls among them that had no result yet."""
 
 
-def record_extent_at_step(home: Path, run: str, step: int) -> RecordExtent:
+def read_record_extent_at_step(home: Path, run: str, step: int) -> RecordExtent:
     """The part of `events` that a root step had. Raises `UserError` naming the existing steps."""
-    found = read_events(home, run, step)
+    found = read_conversation_events(home, run, step)
     messages = _read_uncompressed_conversation(
         home, run, str(read_state_at_step(home, run, step).get("head") or "")
     )

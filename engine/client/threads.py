@@ -19,14 +19,14 @@ from interlock.engine.read import find_run
 from interlock.engine.store import Store, open_reader, queries
 from interlock.engine.store.chain import SqlChain
 from interlock.engine.store.connection import Connection
-from interlock.engine.store.foreign_saver import list_task_writes
+from interlock.engine.store.foreign_saver import list_channels_written_by_root_tasks
 from interlock.engine.store.journal import WHOLE
 from interlock.engine.store.runs import find_innermost_waiting_subtask, mark_run_done
 from interlock.engine.store.saver import Saver, Serde
 from interlock.engine.store.steps import StepLog
 from interlock.engine.user_code import CodeForbiddenError
 from interlock.graphs import foreign_requests
-from interlock.graphs.foreign_requests import decisions_on_actions, encode_answer
+from interlock.graphs.foreign_requests import decision_fields_for_actions, encode_answer
 from interlock.graphs.stored_channels import (
     BOOKKEEPING,
     INPUT,
@@ -71,7 +71,7 @@ class StoredGraph:
     def __init__(self, conn: Connection, run: str) -> None:
         self._saver = Saver(conn)
         self._saver.serde = Serde(OF_PYTHON)
-        self._nodes = {task: node for _, task, node, _ in list_task_writes(conn, run)}
+        self._nodes = {task: node for _, task, node, _ in list_channels_written_by_root_tasks(conn, run)}
 
     def get_state(self, config: Any, subgraphs: bool = False) -> StateSnapshot:  # noqa: ARG002 - as LangGraph's
         found = self._saver.get_tuple(config)
@@ -84,26 +84,26 @@ class StoredGraph:
     ) -> Iterator[StateSnapshot]:
         return map(self._make_snapshot, self._saver.list(config, filter=filter, before=before))
 
-    def _make_snapshot(self, found: Any, is_live: bool = False) -> StateSnapshot:
-        held: dict[str, Any] = found.checkpoint["channel_values"]
+    def _make_snapshot(self, checkpoint_tuple: Any, is_live: bool = False) -> StateSnapshot:
+        held: dict[str, Any] = checkpoint_tuple.checkpoint["channel_values"]
         values = {key: value for key, value in held.items() if key == WHOLE or not is_internal_channel(key)}
-        tasks = [*self._read_tasks(found)]
+        tasks = [*self._read_tasks(checkpoint_tuple)]
         over = {task.name for task in tasks if task.result is not None} if is_live else {*()}
         ahead = [node for node in pending_nodes(held) if node not in over]
         ahead += [INPUT] if pending_input(held) else []
         return StateSnapshot(
             values[WHOLE] if values.keys() == {WHOLE} else values,
             tuple(ahead),
-            found.config,
-            found.metadata,
-            found.checkpoint["ts"],
-            found.parent_config,
+            checkpoint_tuple.config,
+            checkpoint_tuple.metadata,
+            checkpoint_tuple.checkpoint["ts"],
+            checkpoint_tuple.parent_config,
             tuple(tasks),
             tuple(one for task in tasks for one in task.interrupts),
         )
 
-    def _read_tasks(self, found: Any) -> Iterator[PregelTask]:
-        written: list[tuple[str, str, Any]] = [*(found.pending_writes or ())]
+    def _read_tasks(self, checkpoint_tuple: Any) -> Iterator[PregelTask]:
+        written: list[tuple[str, str, Any]] = [*(checkpoint_tuple.pending_writes or ())]
         written.sort(key=_TASK)
         for task, writes in groupby(written, key=_TASK):
             each = [(channel, value) for _, channel, value in writes]
@@ -161,7 +161,7 @@ def open_graph(options: Options, run: str) -> Generator[OpenedGraph]:
     chosen = add_user_processors(chosen, prepared)
     with closing(store.connect()) as conn:
         saver = make_saver(chosen, conn, StepLog(), SqlApprovals(conn, run), store.path)
-        app = chosen.declared_graph(prepared.settings.agents.max_depth).compile(saver)
+        app = chosen.build_uncompiled_graph(prepared.settings.agents.max_depth).compile(saver)
         yield OpenedGraph(app, {"configurable": {"thread_id": run}}, chosen.conversation_head)
 
 
@@ -346,7 +346,7 @@ def _decisions_on_interrupt(waiting: Sequence[WaitingRequest], answer: Any) -> l
         return [Decision(waiting[0].id, "proceed_once", text=encode_answer(first, answer))]
     if is_breakpoint(waiting[0]):
         return [Decision(waiting[0].id, "proceed_once")]
-    made = decisions_on_actions([one.request for one in waiting], answer)
+    made = decision_fields_for_actions([one.request for one in waiting], answer)
     return [Decision(one.id, **fields) for one, fields in zip(waiting, made, strict=True)]
 
 

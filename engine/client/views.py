@@ -111,9 +111,9 @@ class Views:
         """Executed nodes from the one with the number `since` on; unless `deep`, those of the root graph."""
         return read.list_executed_nodes(self.home, run, since, deep)
 
-    def current_location(self, run: str) -> str:
+    def current_node_path(self, run: str) -> str:
         """Where a run is or stopped: the node that ended last, or the graph that it was in the middle of."""
-        return read.find_current_node_path(self.home, run)
+        return read.find_last_node_or_graph_path(self.home, run)
 
     def step_rows(self, run: str) -> list[Row]:
         """The rows of `steps`."""
@@ -129,7 +129,7 @@ class Views:
 
     def due_nodes(self, run: str) -> list[DueNode]:
         """The nodes that the newest checkpoints of a run's graphs lead to and that haven't ended, innermost ones."""
-        return of_states.list_due_nodes(self.home, run)
+        return of_states.list_innermost_due_nodes(self.home, run)
 
     def unmasked_state(self, run: str) -> dict[str, Any]:
         """The newest state; empty for a run that was killed before its first checkpoint."""
@@ -177,17 +177,17 @@ class Views:
 
         return list_dropped_messages(self.home, run, head)
 
-    def read_events(self, run: str, step: int | None = None) -> "list[Event]":
+    def read_conversation_events(self, run: str, step: int | None = None) -> "list[Event]":
         """The conversation so far, or up to a root step, with what was compressed away. Reads the store alone."""
-        from interlock.engine.client.record import read_events
+        from interlock.engine.client.record import read_conversation_events
 
-        return read_events(self.home, run, step)
+        return read_conversation_events(self.home, run, step)
 
-    def record_extent_at_step(self, run: str, step: int) -> "RecordExtent":
+    def read_record_extent_at_step(self, run: str, step: int) -> "RecordExtent":
         """The part of `told` that a root step had. Raises `UserError` naming the existing steps."""
-        from interlock.engine.client.record import record_extent_at_step
+        from interlock.engine.client.record import read_record_extent_at_step
 
-        return record_extent_at_step(self.home, run, step)
+        return read_record_extent_at_step(self.home, run, step)
 
     def statistics(self, by: "By", since: float = 0.0) -> "dict[str, Sums]":
         """Key → sums, ordered by key: days (YYYY-MM-DD, of this machine's time zone), or names. `since`: unix time."""
@@ -270,7 +270,7 @@ class Views:
 
         return mask_secrets(values, load_folder_redactor(Path(self.find_run(run).workspace), self.home))
 
-    def root_node_path(self, run: str) -> list[tuple[str, int]]:
+    def root_nodes_with_repeat_counts(self, run: str) -> list[tuple[str, int]]:
         """The root graph's nodes in order, with consecutive repetitions counted."""
         return read.count_consecutive_root_nodes(
             [step for step in self.steps(run) if not is_hidden_node(step.node)]
@@ -367,19 +367,19 @@ class Views:
         """
         from interlock.engine.run_files import (
             diff_calls,
-            find_call_snapshots,
-            list_snapshots_of_in_place_fork,
-            provide_local_files,
+            list_snapshots_if_in_place_fork,
+            provide_run_with_local_files,
+            require_call_snapshots,
         )
 
         row = self.find_run(run)
-        before = [] if call or until_step is not None else list_snapshots_of_in_place_fork(self.home, row)
-        chosen = before or find_call_snapshots(self.home, row, call)
+        before = [] if call or until_step is not None else list_snapshots_if_in_place_fork(self.home, row)
+        chosen = before or require_call_snapshots(self.home, row, call)
         if until_step is not None:
             chosen = [one for one in chosen if one.after and one.root_step < until_step]
         if not chosen:
             return ""
-        with provide_local_files(
+        with provide_run_with_local_files(
             self.home, row, needs_workspace=not all(one.after for one in chosen)
         ) as here:
             return diff_calls(self.home, here, chosen)
@@ -411,7 +411,7 @@ class Views:
 
         check_run_code_trusted(row, self.options)
 
-    def find_effect_hints(self, name: str) -> "list[Hint]":
+    def find_unguarded_effects(self, name: str) -> "list[Hint]":
         """Calls of a workflow's nodes that a kill could repeat outside. Raises `InterlockError`."""
         from interlock.engine.effect_hints import find_unguarded_effects
 

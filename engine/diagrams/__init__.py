@@ -13,7 +13,7 @@ from interlock.engine.diagrams.graph_model import (
     Diagram,
     Edge,
     Node,
-    extract_chart,
+    extract_chart_diagram,
     extract_diagram,
     merged_edges,
     nested_graphs,
@@ -42,8 +42,8 @@ __all__ = [
     "declared_edges_by_place",
     "list_diagram_problems",
     "render_diagram",
+    "sync_diagram_files",
     "taken_edges",
-    "write_diagrams",
 ]
 
 _FIX = "interlock diagrams --write"
@@ -74,7 +74,7 @@ def render_diagram(
     if (chart := CHARTS.get(name)) and depth > 1:
         raise UserError(f"The statechart {name!r} has no graphs inside it to draw open. Leave --depth out.")
     diagram = (
-        extract_chart(name, chart, lifecycle)
+        extract_chart_diagram(name, chart, lifecycle)
         if chart
         else extract_diagram(_compile_for_drawing(workflow, path, with_session_hooks), depth, path)
     )
@@ -96,18 +96,18 @@ def render_diagram(
 
 def declared_edges(workflow: str) -> set[tuple[str, str, str]]:
     """Every edge of a workflow and its nested graphs: (graph, source, target)."""
-    return graph_edges(_compile_for_drawing(workflow))
+    return declared_or_taken_edges(_compile_for_drawing(workflow))
 
 
 def taken_edges(workflow: str, path: RunPath) -> set[tuple[str, str, str]]:
     """The declared edges whose two nodes ran in succession."""
-    return graph_edges(_compile_for_drawing(workflow, path), path)
+    return declared_or_taken_edges(_compile_for_drawing(workflow, path), path)
 
 
-def graph_edges(graph: Compiled, path: RunPath | None = None) -> set[tuple[str, str, str]]:
+def declared_or_taken_edges(graph: Compiled, path: RunPath | None = None) -> set[tuple[str, str, str]]:
     found: set[tuple[str, str, str]] = set()
     for place, name, declared in _edges_by_place(graph):
-        taken = declared if path is None else path.count_edges(place, declared).edges
+        taken = declared if path is None else path.count_nodes_and_edges(place, declared).edges
         found |= {(name, source, target) for source, target in taken}
     return found
 
@@ -145,7 +145,7 @@ def _compile_cached(pipeline: Pipeline, with_session_hooks: bool) -> Compiled:
     return pipeline.compile() if with_session_hooks else pipeline.build().compile()
 
 
-def write_diagrams(folder: Path) -> list[Path]:
+def sync_diagram_files(folder: Path) -> list[Path]:
     """Write missing or stale files and delete orphans; return the paths that changed."""
     folder.mkdir(parents=True, exist_ok=True)
     texts = _diagram_texts()
@@ -179,18 +179,18 @@ def _diagram_texts() -> dict[str, str]:
         graph = load_pipeline(name).build().compile()
         header = _HEADER.format(what=f"{name}: {what}.")
         texts[f"{name}.mmd"] = header + render_mermaid(
-            extract_diagram(graph, depth_to_expand_undrawn_subgraphs(graph))
+            extract_diagram(graph, expansion_depth_for_undrawn_subgraphs(graph))
         )
     for name, chart in CHARTS.items():
         header = _HEADER.format(what=f"{name}: the statechart {chart.__name__}.")
-        texts[f"chart-{name}.mmd"] = header + render_mermaid(extract_chart(name, chart))
+        texts[f"chart-{name}.mmd"] = header + render_mermaid(extract_chart_diagram(name, chart))
     return texts
 
 
-def depth_to_expand_undrawn_subgraphs(graph: Compiled) -> int:
+def expansion_depth_for_undrawn_subgraphs(graph: Compiled) -> int:
     """The depth that expands every subgraph without a diagram of its own."""
     hidden = [inner for inner in nested_graphs(graph).values() if inner.name not in PIPELINES]
-    return 1 + max(map(depth_to_expand_undrawn_subgraphs, hidden), default=0)
+    return 1 + max(map(expansion_depth_for_undrawn_subgraphs, hidden), default=0)
 
 
 def _find_orphan_diagrams(folder: Path, texts: dict[str, str]) -> list[Path]:
@@ -241,7 +241,7 @@ def render_mermaid(diagram: Diagram) -> str:
         )
     members = {"inner": [_mermaid_id(c.id) for c in diagram.all_clusters()]}
     for node in nodes:
-        members.setdefault(_style_class(node), []).append(_mermaid_id(node.id))
+        members.setdefault(_mermaid_style_class(node), []).append(_mermaid_id(node.id))
     for name, style in _STYLES.items():
         if members.get(name):
             lines.append(f"    classDef {name} {style}")
@@ -272,7 +272,7 @@ def _mermaid_edge(edge: Edge) -> str:
     return f"{_mermaid_id(edge.source)} {arrow}{middle} {_mermaid_id(edge.target)}"
 
 
-def _style_class(node: Node) -> str:
+def _mermaid_style_class(node: Node) -> str:
     if node.mark:
         return "here"
     if node.count is not None:

@@ -216,7 +216,7 @@ def extract_diagram(
         n for n, part in inner.items() if depth > 1 and (path or part.name not in enclosing_graphs)
     )
     declared = merged_edges(graph)
-    counts = path.count_edges(place, {(e.source, e.target) for e in declared}) if path else None
+    counts = path.count_nodes_and_edges(place, {(e.source, e.target) for e in declared}) if path else None
 
     def count(name: str) -> int | None:
         return counts.nodes[name] if counts else None
@@ -358,7 +358,9 @@ def _diagram_node_id(place: Place, name: str) -> str:
     return ".".join((*place, name))
 
 
-def extract_chart(name: str, chart: type[StateChart[Any]], lifecycle: Lifecycle | None = None) -> Diagram:
+def extract_chart_diagram(
+    name: str, chart: type[StateChart[Any]], lifecycle: Lifecycle | None = None
+) -> Diagram:
     """Draw a statechart: states as nodes, events as labels; compound states expanded. `lifecycle`: mark this way."""
     drawn = _chart_diagram(name, chart)
     return _mark_lifecycle_in_diagram(drawn, lifecycle) if lifecycle else drawn

@@ -117,7 +117,7 @@ def dot_source_with_legend(
     if detach_frames:
         graph.attr(nodesep="0.06")
     drawing = _Drawing(diagram, shorten_far_edges, frame_sizes or {}, detach_frames)
-    drawing.draw_into(graph, diagram)
+    drawing.draw_and_return_outgoing_edges(graph, diagram)
     drawing.stack_detached_nodes(graph)
     if samples:
         graph.subgraph(_legend_cluster(samples, drawing.has_stubs, 1))
@@ -216,7 +216,7 @@ class _Drawing:
     def _is_main_edge(self, edge: Edge) -> bool:
         return self._groups[edge.source] == self._groups[edge.target] == "main"
 
-    def draw_into(self, graph: Any, diagram: Diagram) -> list[Edge]:
+    def draw_and_return_outgoing_edges(self, graph: Any, diagram: Diagram) -> list[Edge]:
         """Draw nodes, clusters and edges; returns the edges that lead out of the diagram, which may not be drawn in it:
         a node that an edge names belongs to the frame that it is named in.
         """
@@ -240,7 +240,7 @@ class _Drawing:
                 color="#6e7781",
                 bgcolor=INSIDE,
             )
-            leading_out += self.draw_into(inner, cluster)
+            leading_out += self.draw_and_return_outgoing_edges(inner, cluster)
             graph.subgraph(inner)
         above = ""
         within = {node.id for node in diagram.all_nodes()} | {c.id for c in diagram.all_clusters()}
@@ -255,11 +255,11 @@ class _Drawing:
                     above if same else edge.source,
                     edge.target,
                     **_edge_style(edge),
-                    **self._edge_attributes_below_end(edge),
+                    **self._condition_edge_attributes(edge),
                 )
                 above = edge.target
             else:
-                self._draw_edge(graph, edge)
+                self._draw_edge_or_stub(graph, edge)
         return [e for e in edges if not {e.source, e.target} <= within]
 
     def stack_detached_nodes(self, graph: Any) -> None:
@@ -291,13 +291,13 @@ class _Drawing:
         wide, high = (str(points / 72) for points in self._sizes[node.id])
         return {"class": "frame", "width": wide, "height": high, "fixedsize": "true"}
 
-    def _edge_attributes_below_end(self, edge: Edge) -> dict[str, str]:
+    def _condition_edge_attributes(self, edge: Edge) -> dict[str, str]:
         """Conditions stand below the graph's end, so that the main path stays narrow."""
         if edge.part != "then" or edge.source not in self._depths:
             return {}
         return {"minlen": str(max(self._depths.values()) - self._depths[edge.source] + 1)}
 
-    def _draw_edge(self, graph: Any, edge: Edge) -> None:
+    def _draw_edge_or_stub(self, graph: Any, edge: Edge) -> None:
         frames = {"ltail": edge.source, "lhead": edge.target}
         if self._ranks and self._leaving[edge.source] == 1 and edge.count is None:
             edge = replace(edge, labels=())  # they decide nothing; the graph's own picture names them

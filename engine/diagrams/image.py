@@ -166,7 +166,7 @@ def _draw_nested_svg(diagram: Diagram) -> ElementTree.Element:
             )
         )
     _separate_overlapping_arrowheads(drawn)
-    for frame in list(_find_frames(drawn)):
+    for frame in list(_find_frame_elements(drawn)):
         left, top = _upper_left_corner(frame)
         moved = ElementTree.SubElement(frame, f"{{{_SVG}}}g", {"transform": f"translate({left} {top})"})
         moved.extend(inside[frame.findtext(f"{{{_SVG}}}title") or ""])
@@ -186,8 +186,8 @@ def _separate_overlapping_arrowheads(drawn: ElementTree.Element) -> None:
     for (left, from_left), (right, from_right) in combinations(heads, 2):
         (x, y), (x2, y2) = _arrowhead_center(left), _arrowhead_center(right)
         if abs(y2 - y) < _APART and (lacks := _APART - (x2 - x)) > 0:
-            _move_arrowhead_sideways(left, from_left, -lacks / 2)
-            _move_arrowhead_sideways(right, from_right, lacks / 2)
+            _move_arrowhead_with_edge_end(left, from_left, -lacks / 2)
+            _move_arrowhead_with_edge_end(right, from_right, lacks / 2)
 
 
 _APART = 8.0
@@ -199,7 +199,9 @@ def _arrowhead_center(head: ElementTree.Element) -> tuple[float, float]:
     return fmean(numbers[::2]), fmean(numbers[1::2])
 
 
-def _move_arrowhead_sideways(head: ElementTree.Element, path: ElementTree.Element, distance: float) -> None:
+def _move_arrowhead_with_edge_end(
+    head: ElementTree.Element, path: ElementTree.Element, distance: float
+) -> None:
     """Move an arrowhead sideways, with the end of its edge and the point that bends it."""
     corners = _parse_points(head.get("points", ""))
     line = _parse_points(path.get("d", ""))
@@ -233,7 +235,7 @@ def _svg_size(drawn: ElementTree.Element) -> Size:
     return wide, high
 
 
-def _find_frames(drawn: ElementTree.Element) -> Iterator[ElementTree.Element]:
+def _find_frame_elements(drawn: ElementTree.Element) -> Iterator[ElementTree.Element]:
     return (g for g in drawn.iter(f"{{{_SVG}}}g") if "frame" in g.get("class", "").split())
 
 

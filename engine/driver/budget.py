@@ -16,7 +16,7 @@ from interlock.state.messages import Usage as Tokens
 from interlock.state.run import Limits
 
 if TYPE_CHECKING:
-    from interlock.engine.store.rate_limits import LimitedCalls, Wait
+    from interlock.engine.store.rate_limits import CallLimiter, Wait
 
 REPLY_TOKENS = 8_192
 """Reserved for the reply on top of the request's own estimate; more than most replies take."""
@@ -65,12 +65,12 @@ class RunBudget:
     prices: Callable[[str], Prices | None]
     on_refused: Callable[[str, str], None] = lambda _why, _kind: None
     """Called when the limit is reached, with a message for the user and the kind of error."""
-    fleet_limits: "LimitedCalls | None" = None
+    fleet_limits: "CallLimiter | None" = None
     """The limits over all workers."""
     _settled: asyncio.Event = field(default_factory=asyncio.Event)
 
     @cached_property
-    def _sharing_runs(self) -> list[str]:
+    def _runs_sharing_limits(self) -> list[str]:
         """Runs that share the limits; fixed during a drive: parents wait, and subtasks it starts are driven later."""
         return list_run_and_subtasks(self.usage.conn, find_root_task(self.usage.conn, self.usage.run))
 
@@ -90,7 +90,7 @@ class RunBudget:
                         self.usage.add_reservation(call.task, agent, model, tokens)
                         return self._reply_tokens_left(used, model, tokens)
             if wait:
-                await self._wait_for_fleet_limit(wait, model)
+                await self._wait_or_stop_for_fleet_limit(wait, model)
                 continue
             if refusal:
                 self.on_refused(refusal, "budget")
@@ -98,7 +98,7 @@ class RunBudget:
             self._settled.clear()
             await self._settled.wait()
 
-    async def _wait_for_fleet_limit(self, wait: "Wait", model: str) -> None:
+    async def _wait_or_stop_for_fleet_limit(self, wait: "Wait", model: str) -> None:
         """Wait for a limit over all workers: here for a moment, else without a process."""
         assert self.fleet_limits
         if wait.seconds is None:
@@ -139,7 +139,7 @@ class RunBudget:
         if (most := limits.max_tokens) is not None and _would_exceed(most, used.tokens, used.next_tokens):
             spent, latest = f"{used.tokens} were used", f"{used.next_tokens}"
             over = _over_budget_message(
-                f"{most} tokens", spent, latest, used.tokens >= most, first=used.is_first
+                f"{most} tokens", spent, latest, used.tokens >= most, is_first_call=used.is_first
             )
             return f"{over} {again} --max-tokens N"
         if (most_usd := limits.max_budget_usd) is not None:
@@ -148,7 +148,7 @@ class RunBudget:
             if _would_exceed(most_usd, used.usd, used.next_usd):
                 spent, latest = f"${used.usd:.4f} was spent", f"${used.next_usd:.4f}"
                 over = _over_budget_message(
-                    f"${most_usd:g}", spent, latest, used.usd >= most_usd, first=used.is_first
+                    f"${most_usd:g}", spent, latest, used.usd >= most_usd, is_first_call=used.is_first
                 )
                 return f"{over} {again} --max-budget-usd USD"
         # Without sub-agents, the main agent checks its own turns before it asks (`check_limits`).
@@ -171,8 +171,8 @@ class RunBudget:
 
     def _sum_usage(self, model: str, tokens: int) -> BudgetUse:
         answered, reserved = (
-            self.usage.sum_answered_calls_by_model(self._sharing_runs),
-            self.usage.sum_reserved_calls_by_model(self._sharing_runs),
+            self.usage.sum_answered_calls_by_model(self._runs_sharing_limits),
+            self.usage.sum_reserved_calls_by_model(self._runs_sharing_limits),
         )
         lost = [calls for calls in reserved if not calls.under_way]
         going = [calls for calls in reserved if calls.under_way]
@@ -239,10 +239,12 @@ def _would_exceed(limit: float, used: float, next_use: float) -> bool:
     return used >= limit or used + next_use > limit
 
 
-def _over_budget_message(limit: str, spent: str, latest: str, used_up: bool, *, first: bool = False) -> str:
+def _over_budget_message(
+    limit: str, spent: str, latest: str, used_up: bool, *, is_first_call: bool = False
+) -> str:
     if used_up:
         return f"The budget of {limit} is used up: {spent}."
-    if first:
+    if is_first_call:
         return f"The budget of {limit} doesn't cover a call: {spent}, and its request alone takes about {latest}."
     return f"The budget of {limit} doesn't cover another call: {spent}, and the latest call took {latest}."
 

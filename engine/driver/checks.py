@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from interlock.engine.store.approvals import list_answered_requests_of_tool
+from interlock.engine.store.approvals import list_requests_and_answers_of_tool
 from interlock.engine.store.journal import Firing, HookLog
 from interlock.engine.store.runs import list_related_runs
 from interlock.engine.store.snapshots import SqlSnapshots
@@ -54,7 +54,7 @@ class RunChecks:
     copies_workspace: bool
     """Views are copies: commands run in a sandbox, which has mounts of its own."""
 
-    def is_test(self, path: str) -> bool:
+    def is_test_or_settings(self, path: str) -> bool:
         if not self.command:
             return False
         try:
@@ -174,7 +174,7 @@ class RunChecks:
             return TestChanges(unknown=str(error))
 
     async def _compare_with_start(self) -> "Comparison | None":
-        since = await self.snapshots.compare_with_start()
+        since = await self.snapshots.snapshot_changes_since_start()
         if since is None:
             return None
         from interlock.services.checks.compare import Comparison
@@ -187,7 +187,7 @@ class RunChecks:
         """Changes of tests that people accepted in this run, and in those that it belongs to."""
         found: dict[str, str] = {}
         for run in (*list_related_runs(self.log.conn, self.log.run), self.log.run):
-            for request, answer in list_answered_requests_of_tool(self.log.conn, run, REQUEST):
+            for request, answer in list_requests_and_answers_of_tool(self.log.conn, run, REQUEST):
                 if answer["choice"] == "proceed_once":
                     found |= request["call"]["args"]["tests"]
         return found
@@ -196,16 +196,16 @@ class RunChecks:
         found = await self._compare_with_start()
         if found is None:
             raise RunError("The snapshots of this run's files are gone.")
-        return await asyncio.to_thread(lambda: [*found.files_to_restore(changes.changes)])
+        return await asyncio.to_thread(lambda: [*found.files_to_restore_or_remove(changes.changes)])
 
     async def _run_check_with_original_tests(self, changes: TestChanges) -> CheckEnd:
-        from interlock.services.checks.view import open_view
+        from interlock.services.checks.view import open_view_with_restored_files
 
         files = await self._load_original_test_files(changes) if changes.changes else []
         root = self.workspace.root
 
         stop = StopFlag()
-        made = open_view(
+        made = open_view_with_restored_files(
             root, files, self.home, force_copy=self.copies_workspace, check_cancelled=stop.raise_if_stopped
         )
         entered = asyncio.ensure_future(asyncio.to_thread(made.__enter__))

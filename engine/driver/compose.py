@@ -38,7 +38,7 @@ from interlock.state.mcp import ServerView
 from interlock.state.tooling import Tool, Toolset
 from interlock.tools.apply_diff import TOOL as APPLY_DIFF
 from interlock.tools.control import ACTIVATE_SKILL, UPDATE_TODO_LIST
-from interlock.tools.table import OTHERS_OF_TASK, TASK_LOOP, TOOLS, most_important_tools
+from interlock.tools.table import OTHERS_OF_TASK, TASK_LOOP, TOOLS, most_important_tool_names
 
 if TYPE_CHECKING:
     from interlock.services.checks.repair_files import RepairFiles
@@ -72,9 +72,9 @@ class LazyService(Generic[T]):
 class _NoMcpServers(LazyService["Servers"]):
     """Answers what every run asks without importing what connects to servers."""
 
-    async def wait_until_ready(self, server: str | None = None) -> None: ...
+    async def start_and_wait_for_servers(self, server: str | None = None) -> None: ...
 
-    def server_names(self) -> list[str]:
+    def enabled_server_names(self) -> list[str]:
         return []
 
     def list_servers(self) -> list[ServerView]:
@@ -121,13 +121,13 @@ def compose_services(
     `conn`: fenced by the lease of this `epoch`. `on_refused`: called when a budget is used up, with a message for the
     user and the kind of error.
     """
-    outputs = _open_output_files(prepared, info, store, conn)
+    outputs = _open_outputs_and_fetch_plans(prepared, info, store, conn)
     index = LazyService(partial(_open_index, prepared, store))
     redact, plans = prepared.redact, prepared.workspace.plans
     transcript = ChainTranscript(SqlChain(conn), store.outputs, info.run, redact=redact)
     journal = SqlJournal(conn, transcript, store.outputs, info.run, epoch, redact, plans)
     processes, commands = of_run = _make_hook_and_command_processes(prepared, outputs)
-    opened = partial(open_mcp_servers, prepared, outputs, emit, journal.record_server_reply)
+    opened = partial(make_mcp_servers, prepared, outputs, emit, journal.record_server_reply)
     servers = LazyService(opened) if prepared.settings.mcp_servers else _NoMcpServers(opened)
     policy = _make_policy(prepared, commands if prepared.options.repository else processes, servers)
     models = cast(
@@ -178,15 +178,21 @@ def compose_services(
     return DriveServices(deps, transcript, journal, lazy, commands, servers, index)
 
 
-def _open_output_files(prepared: RunConfig, info: RunInfo, store: Store, conn: Connection) -> OutputFiles:
+def _open_outputs_and_fetch_plans(
+    prepared: RunConfig, info: RunInfo, store: Store, conn: Connection
+) -> OutputFiles:
     """What the run itself wrote, perhaps on another host, is there for its tools; returns where they write more."""
     outputs = OutputFiles(store.home, prepared.redact)
     prepared.workspace.plans = store.plans / info.run
     if store.blobs:
-        from interlock.engine.store.blobs import fetch_output_file, fetch_plans, store_output_file
+        from interlock.engine.store.blobs import (
+            fetch_output_file_if_stored,
+            fetch_plans_keeping_local_edits,
+            store_output_file,
+        )
 
-        prepared.workspace.fetch_output = partial(fetch_output_file, store)
-        fetch_plans(conn, store.home, info.run)
+        prepared.workspace.fetch_output = partial(fetch_output_file_if_stored, store)
+        fetch_plans_keeping_local_edits(conn, store.home, info.run)
         outputs = replace(outputs, on_complete=partial(store_output_file, store))
     return outputs
 
@@ -253,7 +259,7 @@ def _process_limits(prepared: RunConfig) -> tuple[int, int]:
     return shell.max_processes, memory
 
 
-def open_mcp_servers(
+def make_mcp_servers(
     prepared: RunConfig, outputs: OutputFiles, emit: Emit, record_reply: "Keep" = lambda _asked, _answer: None
 ) -> "Servers":
     from interlock.services.mcp import Servers, build_server_specs
@@ -279,7 +285,7 @@ def _make_policy(
         policy = prepared.policy
         policy.set_checker_processes(processes)
         if prepared.settings.mcp_servers:
-            policy = policy.for_servers(servers().server_names(), servers().trusted_tool_annotations)
+            policy = policy.for_servers(servers().enabled_server_names(), servers().trusted_tool_annotations)
         return policy
 
     return cast("RulePolicy", LazyService(made))
@@ -383,7 +389,7 @@ def _select_root_agent_tools(
     if prepared.uses_small_prompt and info.workflow not in _ALL_TOOLS:
         return {
             name: tools[name]
-            for name in most_important_tools(info.workflow, prepared.approval_mode)
+            for name in most_important_tool_names(info.workflow, prepared.approval_mode)
             if name in tools
         }
     hidden = {*ONLY_AGENTS, *(() if prepared.settings.agents.max_depth else AGENT_TOOLS)}
@@ -406,7 +412,7 @@ def _make_models(
     options, prices, over_all = prepared.options, prepared.model_facts.prices, None
     if options.limited:
         user: str = (options.submitted or {}).get("user", "")
-        over_all = options.limited.make_limited_calls(conn, user, info.workflow, prices)
+        over_all = options.limited.make_call_limiter(conn, user, info.workflow, prices)
     budget = RunBudget(usage, prepared.limits, prices, on_refused, over_all)
     return ChatModels(
         only_own_scripts=prepared.options.repository is not None,

@@ -66,7 +66,9 @@ async def run_decision_loop(
         decisions = await decider.decide(outcome, requests) if requests else ()
         postponed |= {request["id"] for request in requests} - {decision.approval for decision in decisions}
         if not decisions:
-            status = await _poll_status_until_resumed(home, outcome.run) if follow_other_driver else "waiting"
+            status = (
+                await _poll_status_briefly_for_resume(home, outcome.run) if follow_other_driver else "waiting"
+            )
             if status == "waiting":
                 break
             if status != "interrupted":  # resumed elsewhere, or already over
@@ -91,7 +93,7 @@ async def _resume_with_decisions(
     return replace(outcome, warnings=[*dict.fromkeys([*warnings, *outcome.warnings])])
 
 
-async def _poll_status_until_resumed(home: Path, run: str) -> str:
+async def _poll_status_briefly_for_resume(home: Path, run: str) -> str:
     """The run's status, giving whoever decided elsewhere a moment to resume it."""
     import asyncio  # deferred: it costs the fast commands 20 ms
 

@@ -11,7 +11,7 @@ from interlock.engine.options import Decision
 from interlock.engine.read import Request, check_edited_arguments, list_waiting_requests
 from interlock.engine.store import Store, explain_store_errors
 from interlock.engine.store.approvals import (
-    cancel_run_and_tasks,
+    cancel_run_family,
     current_account_name,
     enqueue_decided_run,
     is_run_ended_by_cancel,
@@ -42,7 +42,7 @@ def record_decisions(
         for decision in decisions:
             if decision.approval != "all" and decision.approval not in waiting:
                 raise request_not_waiting_error(conn, run, decision.approval)
-        named = [(name, d) for d in decisions for name in _resolve_request_ids(waiting, d)]
+        named = [(name, d) for d in decisions for name in _expand_all_to_approval_ids(waiting, d)]
         chosen = [
             (name, _check_and_make_answer(waiting, name, d, decided_by, door))
             for name, d in [*named, *_decisions_on_cancelled_batches(waiting, named)]
@@ -54,7 +54,7 @@ def record_decisions(
                 d.choice == "cancel" and is_run_ended_by_cancel(waiting[name].fields["choices"])
                 for name, d in named
             ):
-                return cancel_run_and_tasks(conn, run)
+                return cancel_run_family(conn, run)
             enqueue_decided_run(conn, run)
 
 
@@ -63,11 +63,13 @@ def is_run_cancelled_by_decisions(store: Store, run: str, decisions: Sequence[De
     if all(decision.choice != "cancel" for decision in decisions):
         return False
     waiting = {request.id: request for request in list_waiting_requests(store.home, run)}
-    named = [name for d in decisions if d.choice == "cancel" for name in _resolve_request_ids(waiting, d)]
+    named = [
+        name for d in decisions if d.choice == "cancel" for name in _expand_all_to_approval_ids(waiting, d)
+    ]
     return any(is_run_ended_by_cancel(waiting[name].fields["choices"]) for name in named if name in waiting)
 
 
-def _resolve_request_ids(waiting: dict[str, Request], decision: Decision) -> list[str]:
+def _expand_all_to_approval_ids(waiting: dict[str, Request], decision: Decision) -> list[str]:
     """Request ids; `all` means every pending permission, but no question or unknown outcome unless that is all."""
     if decision.approval != "all":
         return [decision.approval]

@@ -18,7 +18,7 @@ from interlock.engine.store.model_calls import count_replies_by_agent_and_role
 from interlock.engine.store.runs import (
     ALPHABET,
     NewRun,
-    insert_child_run,
+    insert_child_run_if_missing,
     is_row_sealed,
     read_ended_subtask_status,
     read_options,
@@ -110,7 +110,7 @@ def insert_linked_run(
         with conn.transaction():
             sealed = is_row_sealed(conn, parent)  # from here on, nobody else changes the parent's row
             new = replace(new, options={**new.options, "rights": read_options(conn, parent)["rights"]})
-            insert_child_run(conn, parent, new, sealed=sealed)
+            insert_child_run_if_missing(conn, parent, new, sealed=sealed)
     return run
 
 
@@ -122,7 +122,7 @@ class RunTasks:
     info: RunInfo
     prepared: RunConfig
 
-    def start_subtask(self, subtask: Subtask, parent: TaskState) -> str:
+    def create_subtask_run(self, subtask: Subtask, parent: TaskState) -> str:
         key = f"task {subtask.call} after {parent['reply']} of {self.info.run}"
         run, path = derive_run_id(key), "/".join(filter(None, [parent["path"], f"task:{subtask.call}"]))
 
@@ -213,7 +213,7 @@ class RunPlans:
         with self.prepared.workspace.open_parent_directory(own, create_missing=True) as place:
             write_atomically(place, text.encode(), CallKey.parse(token))
 
-    def start_main_run(self, prompt: str, modes: Mapping[str, str], plan: ApprovedPlan) -> str:
+    def create_main_run(self, prompt: str, modes: Mapping[str, str], plan: ApprovedPlan) -> str:
         run = derive_run_id(f"main of {self.info.run}")
         text = render_prompt("plan/carry_out", prompt=prompt, file=plan.file, plan=plan.text)
 

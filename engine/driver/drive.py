@@ -112,7 +112,7 @@ class Drive:
             self._saver = make_saver(pipeline, self.conn, steps, self.services.deps.approvals, store.path)
             self._saver.on_stored_value = self._warn_once_about_secret
             self._saver.use_state_serde_for_effects(self.services.deps.effects)
-            self._graph = pipeline.declared_graph(prepared.settings.agents.max_depth)
+            self._graph = pipeline.build_uncompiled_graph(prepared.settings.agents.max_depth)
             self.app: Compiled = self._graph.compile(self._saver)
             thread = {**(options.context or {}), "thread_id": lease.run}
             self.config: Any = {"configurable": thread, "recursion_limit": RECURSION_LIMIT}
@@ -157,7 +157,7 @@ class Drive:
                 while True:
                     await self._advance_once(graph_input)
                     snapshot = await self._read_snapshot()
-                    resume = self._collect_answers(snapshot)
+                    resume = self._collect_answers_and_ask_breakpoints(snapshot)
                     if self.stop.why == "lost":
                         raise lost_run_error(self.conn, self.lease)
                     if self.stop.why or not resume:
@@ -177,7 +177,7 @@ class Drive:
         snapshot = await self._read_snapshot()
         with explain_store_errors_and_damage(self.store.path):
             check_resumable(self.lease.run, self._graph, self.app, snapshot, self._saver)
-            answers = self._collect_answers(snapshot)
+            answers = self._collect_answers_and_ask_breakpoints(snapshot)
         return snapshot, Command(resume=answers) if answers else None
 
     async def _read_snapshot(self) -> StateSnapshot:
@@ -196,16 +196,16 @@ class Drive:
             self.config["configurable"].pop("checkpoint_id", None)  # it began there, and is past it
             self.conn.flush(drop_on_failure=True)
 
-    def _collect_answers(self, snapshot: StateSnapshot) -> dict[str, Any]:
+    def _collect_answers_and_ask_breakpoints(self, snapshot: StateSnapshot) -> dict[str, Any]:
         """Return interrupt id → what it is resumed with, for pending ones that can go on."""
         run, waiting = self.lease.run, {item.id: item.value for item in pending_interrupts(snapshot)}
-        self.halted_breakpoints = self._saver.ask_at_breakpoints(run, self.app, snapshot)
+        self.halted_breakpoints = self._saver.ask_and_list_open_breakpoints(run, self.app, snapshot)
         self.awaited = {*waiting, *self.halted_breakpoints}
         return {} if self.halted_breakpoints else self._saver.read_resume_values_by_interrupt(run, waiting)
 
     def mark_run_done(self) -> None:
         """Note that the run is done."""
-        self._saver.record_run_end(self.lease.run)
+        self._saver.mark_run_done_if_needed(self.lease.run)
 
     def build_first_state(self, input: WorkflowInput) -> dict[str, Any]:
         """Return the state that the run's row holds, JSON-like."""
@@ -241,7 +241,7 @@ class Drive:
     async def close(self) -> None:
         """End what the drive started, then close its connections."""
         try:
-            with self.stop.token.hold_for_unstoppable_work():
+            with self.stop.token.flag_unstoppable_work():
                 while self.stop.token.left:
                     await asyncio.wait([*self.stop.token.left])
                 await wait_for_running_effects(self.lease.run)

@@ -238,7 +238,7 @@ class _RendererThread(threading.Thread):
                 if self._closed:
                     return None
                 self._changed.wait()
-                self._changed.wait_for(lambda: self._closed, self._seconds_to_wait())
+                self._changed.wait_for(lambda: self._closed, self._batching_delay_s())
             if self._skipped_count and isinstance(self._queue[0][0], Result):
                 count, self._skipped_count = self._skipped_count, 0
                 message = f"This output was slower than the run: {count} events were skipped."
@@ -247,7 +247,7 @@ class _RendererThread(threading.Thread):
             self._weight -= weight
             return event
 
-    def _seconds_to_wait(self) -> float:
+    def _batching_delay_s(self) -> float:
         """Seconds to wait for more: none for a piece of text that follows a silence, which a person waits for."""
         now, woken = time.monotonic(), self._woken
         self._woken = now

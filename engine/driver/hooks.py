@@ -44,7 +44,7 @@ class RunHooks:
     @property
     def hooked_events(self) -> str:
         events = {
-            *filter(None, self.book.configured_event_names.split(",")),
+            *filter(None, self.book.joined_event_names.split(",")),
             *(["AfterAgent"] if self.checked else []),
         }
         return ",".join(sorted(events))
@@ -63,7 +63,7 @@ class RunHooks:
         emit: Emit,
     ) -> HookOutcome:
         firing = Firing(event, key, subject)
-        rows = self._read_or_delete_firing_rows(firing)
+        rows = self._read_rows_or_delete_refused_start(firing)
         if not _is_firing_finished(rows):
             if unknown := self._settle_unknown_or_get_request(firing, rows):
                 return HookOutcome(unknown=unknown)
@@ -86,13 +86,13 @@ class RunHooks:
         subject = rows[0].subject if rows else ""
         return InterruptedFiring(event=event, subject=subject, commands=tuple(row.command for row in rows))
 
-    def _read_or_delete_firing_rows(self, firing: Firing) -> list[HookRow]:
+    def _read_rows_or_delete_refused_start(self, firing: Firing) -> list[HookRow]:
         """The firing's recorded rows. Resuming a session that hooks refused to start fires them again."""
         rows = self.log.list_firing_rows(firing.event, firing.key)
         refused = any(row.reply and (row.reply.decision == "block" or row.reply.stop) for row in rows)
         earlier = all(row.epoch < self.log.epoch for row in rows)
         if firing.event == "SessionStart" and refused and earlier and _is_firing_finished(rows):
-            self.log.delete_firing(firing)
+            self.log.delete_firing_rows(firing)
             return []
         return rows
 
@@ -117,7 +117,7 @@ class RunHooks:
             hook.id for hook in hooks if hook.id not in known or known[hook.id].state in ("intent", "redo")
         ]
         if not left:
-            self.log.close_firing(firing)
+            self.log.mark_firing_done(firing)
             return
         drive = _HookRunner(self, firing, known, left)
         if any(hook.sequential for hook in hooks):

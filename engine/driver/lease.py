@@ -103,13 +103,13 @@ class Lease:
                     self.lost, self.held = True, False
                     self._on_lost()
                     if taken is None:
-                        self._release_in_background(self._alone_s or 0)
+                        self._retry_release_in_background(self._alone_s or 0)
                     return
                 if self._poll_stop_request():
                     self._on_stop()
             self._poll_stop_request()
             if release_lease(self._conn, self.run, self.epoch) is None:
-                self._release_in_background(self._beat_s)
+                self._retry_release_in_background(self._beat_s)
         finally:
             self._conn.close()
 
@@ -121,7 +121,7 @@ class Lease:
         )
         return self.stop_request != before
 
-    def _release_in_background(self, after_s: float) -> None:
+    def _retry_release_in_background(self, after_s: float) -> None:
         """Give the run back once the store takes it: whoever drives it next would end this process as a silent owner.
 
         `after_s`: not before, so that what it drove has ended.
@@ -166,7 +166,7 @@ async def acquire_lease(
         if seen is not None and seen.held and is_alive(seen.owner) is not False:
             if not wait_if_alive:
                 raise _busy_error(run, seen)
-            seen = await _wait_until_owner_replaceable(conn, store, run, seen, stale_after_s)
+            seen = await _wait_for_or_kill_silent_owner(conn, store, run, seen, stale_after_s)
         epoch = claim_lease(conn, run, me, seen)
         if isinstance(epoch, LeaseRow):
             raise _busy_error(run, epoch)
@@ -197,7 +197,7 @@ async def acquire_stoppable_lease(store: Store, run: str, stale_after_s: float, 
     return await await_unless_stopped(work, run, stop)
 
 
-async def _wait_until_owner_replaceable(
+async def _wait_for_or_kill_silent_owner(
     conn: Connection, store: Store, run: str, owner_row: LeaseRow, stale_after_s: float
 ) -> LeaseRow | None:
     """Watch a living owner until it may be replaced. Reads only: it may hold the write lock."""

@@ -77,19 +77,21 @@ class WaitingNotification:
             return None
         executor = ThreadPoolExecutor(1, "interlock-notify")
         try:
-            return executor.submit(lambda: asyncio.run(self._send_all()))
+            return executor.submit(lambda: asyncio.run(self._send_all_and_list_problems()))
         finally:
             executor.shutdown(wait=False)
 
-    async def _send_all(self) -> list[str]:
-        problems = await asyncio.gather(self._run_command(), self._post_webhook(), return_exceptions=True)
+    async def _send_all_and_list_problems(self) -> list[str]:
+        problems = await asyncio.gather(
+            self._run_command_and_get_problem(), self._post_webhook_and_get_problem(), return_exceptions=True
+        )
         return [
             self.prepared.redact(problem if isinstance(problem, str) else f"notify: {problem!r}")
             for problem in problems
             if problem
         ]
 
-    async def _run_command(self) -> str:
+    async def _run_command_and_get_problem(self) -> str:
         notify = self.prepared.settings.general.notify
         if not (command := notify.command):
             return ""
@@ -116,7 +118,7 @@ class WaitingNotification:
             why = f"no end within {notify.timeout_s:g} s" if ended.how == "timeout" else ended.how
         return f"general.notify.command: {why.replace('_', ' ')}. {' '.join(ended.output.split())}".strip()
 
-    async def _post_webhook(self) -> str:
+    async def _post_webhook_and_get_problem(self) -> str:
         notify = self.prepared.settings.general.notify
         if not notify.webhook:
             return ""

@@ -19,7 +19,7 @@ from interlock.engine.read import RunRow, list_waiting_requests
 from interlock.engine.store import Store, open_reader
 from interlock.engine.store.approvals import (
     assign_request_numbers,
-    read_keys_of_answered_interrupts,
+    read_request_keys_by_answered_interrupt,
     withdraw_open_requests,
 )
 from interlock.engine.store.chain import SqlChain
@@ -70,7 +70,7 @@ def conclude_drive(drive: Drive, snapshot: StateSnapshot | None, error: Exceptio
             details = stopped_run_error(status, find_root_task(drive.conn, run))
     elif snapshot.tasks:
         status, code = "waiting", EXIT_CODES["waiting"]
-        waiting = redact.redact_json(_pending_requests(drive, snapshot))
+        waiting = redact.redact_json(_number_and_list_pending_requests(drive, snapshot))
     else:
         output = _dump_output(pipeline.leave(snapshot.values, drive.context))
         ending = pipeline.ending_from_final_state(snapshot.values, output)
@@ -84,7 +84,7 @@ def conclude_drive(drive: Drive, snapshot: StateSnapshot | None, error: Exceptio
         status=status,
         exit_code=code,
         output=output,
-        masked=_masked_output(pipeline, output, redact),
+        masked=_mask_output_of_user_code(pipeline, output, redact),
         error=details,
         stats=drive.context.stats(),
         pending=waiting,
@@ -103,15 +103,15 @@ def _record_drive_end(drive: Drive, status: str, details: dict[str, str] | None)
     if not (is_stopped and by_worker):
         set_run_error(drive.conn, drive.lease.run, details)
     if is_stopped and not by_worker:
-        from interlock.engine.store.queue import mark_worker_runs_stopped
+        from interlock.engine.store.queue import mark_run_and_root_task_stopped
 
         with drive.conn.transaction() as conn:
-            mark_worker_runs_stopped(conn, drive.lease.run, drive.stop.why)
+            mark_run_and_root_task_stopped(conn, drive.lease.run, drive.stop.why)
     if status == "done":
         drive.mark_run_done()
 
 
-def unrecorded_outcome(drive: Drive, error: StoreError) -> Outcome:
+def store_error_outcome(drive: Drive, error: StoreError) -> Outcome:
     """The outcome of a drive whose store became unusable: reported here and nowhere else."""
     run, redact = drive.lease.run, drive.prepared.redact
     return Outcome(
@@ -134,7 +134,7 @@ def busy_outcome_or_raise(row: RunRow, decisions: Sequence[Decision], error: Bus
     return Outcome(row.run, row.workflow, "running", 0, warnings=[note])
 
 
-def cancelled_outcome(row: RunRow, drive_outcome: Outcome | None = None) -> Outcome:
+def cancel_request_outcome(row: RunRow, drive_outcome: Outcome | None = None) -> Outcome:
     """The outcome of a run that somebody cancelled at its request; `drive_outcome`: that of its last drive."""
     found = drive_outcome or Outcome(row.run, row.workflow, "cancelled", EXIT_CODES["cancelled"])
     if row.status == "running":
@@ -149,7 +149,7 @@ def cancelled_outcome(row: RunRow, drive_outcome: Outcome | None = None) -> Outc
 def read_answered_interrupts(store: Store, run: str) -> set[str]:
     """Interrupts that have an answer. One may have come after the drive last looked, while it was closing."""
     with explain_store_errors_and_damage(store.path), closing(store.connect()) as conn:
-        return {*read_keys_of_answered_interrupts(conn, run)}
+        return {*read_request_keys_by_answered_interrupt(conn, run)}
 
 
 def _dump_output(result: WorkflowOutput) -> dict[str, Any]:
@@ -162,7 +162,7 @@ def _dump_output(result: WorkflowOutput) -> dict[str, Any]:
     return {**dict_or_empty(clean_json(shown)), **messages}  # NaN is a word: JSON would have it as null
 
 
-def _masked_output(pipeline: Pipeline, output: dict[str, Any], redact: Redactor) -> dict[str, Any]:
+def _mask_output_of_user_code(pipeline: Pipeline, output: dict[str, Any], redact: Redactor) -> dict[str, Any]:
     """The output without secrets, if nodes of the user's own wrote it: what ours return is redacted before, or is
     returned as it is on purpose.
     """
@@ -184,7 +184,7 @@ def result_event(outcome: Outcome) -> Result:
     )
 
 
-def _pending_requests(drive: Drive, snapshot: StateSnapshot) -> list[Pending]:
+def _number_and_list_pending_requests(drive: Drive, snapshot: StateSnapshot) -> list[Pending]:
     checkpoint = str(snapshot.config.get("configurable", {}).get("checkpoint_id", ""))
     if drive.lease.held:
         assign_request_numbers(drive.conn, drive.lease.run)
@@ -208,13 +208,13 @@ def _error_fields(error: Exception | None, drive: Drive) -> dict[str, str] | Non
     return {"type": "bug", "message": message}
 
 
-def close_interrupted_prompt(drive: Drive, snapshot: StateSnapshot, prompt: str) -> tuple[str, str]:
+def close_open_calls_and_merge_prompt(drive: Drive, snapshot: StateSnapshot, prompt: str) -> tuple[str, str]:
     """Close the interrupted pass at `snapshot`; return the next prompt, and a head without open calls.
 
     The prompt includes what the user said but the conversation doesn't hold yet, as LangGraph drops the remaining
     tasks when a pass starts. Finished calls keep their results; all others are answered as cancelled.
     """
-    head = _answer_open_calls(drive, _newest_conversation_head(drive, snapshot))
+    head = _append_open_call_answers(drive, _newest_conversation_head(drive, snapshot))
     withdraw_open_requests(drive.conn, drive.lease.run)
     waits = str(snapshot.values.get("prompt") or "")
     unheard = drive.services.transcript.read_message(waits).text if waits else ""
@@ -232,7 +232,7 @@ def _newest_conversation_head(drive: Drive, snapshot: StateSnapshot) -> str:
     return head
 
 
-def _answer_open_calls(drive: Drive, head: str) -> str:
+def _append_open_call_answers(drive: Drive, head: str) -> str:
     """Answer every open call: no request is made while one has no answer."""
     transcript = drive.services.transcript
     if not head or not (left := unanswered_calls(transcript.read(head))):
@@ -241,7 +241,7 @@ def _answer_open_calls(drive: Drive, head: str) -> str:
     calls = [*transcript.read_message(asked).tool_calls]
     answers: list[Message] = []
     for call in left:
-        result = _close_interrupted_call(drive, asked, calls.index(call))
+        result = _find_or_record_cancelled_result(drive, asked, calls.index(call))
         answers.append(
             Message(
                 role="tool",
@@ -254,7 +254,7 @@ def _answer_open_calls(drive: Drive, head: str) -> str:
     return transcript.append(head, answers)
 
 
-def _close_interrupted_call(drive: Drive, record: str, index: int) -> ToolResult:
+def _find_or_record_cancelled_result(drive: Drive, record: str, index: int) -> ToolResult:
     journal = drive.services.journal
     key = journal.find_latest_attempt(record, index)
     call = journal.read_call(key)
@@ -286,7 +286,7 @@ def load_output(home: Path, run: RunRow) -> Mapping[str, Any]:
         except InterlockError:  # its file is gone, broken or no longer trusted: the rest of the run is shown
             return {}
         output = _dump_output(pipeline.leave(values, _context_for_output(home, run, conn)))
-        return _masked_output(pipeline, output, load_folder_redactor(Path(run.workspace), home))
+        return _mask_output_of_user_code(pipeline, output, load_folder_redactor(Path(run.workspace), home))
 
 
 def _context_for_output(home: Path, run: RunRow, conn: Connection) -> WorkflowContext:

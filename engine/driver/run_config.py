@@ -20,13 +20,13 @@ from interlock.engine.masking import make_redactor
 from interlock.engine.options import Options
 from interlock.services.checks import VIEWS
 from interlock.services.config.settings import FOLDERS, read_json_object
-from interlock.services.configuration import Configuration, ConfigurationSources, load_configuration
+from interlock.services.configuration import Configuration, ConfigurationSources, load_or_reuse_configuration
 from interlock.services.context.definitions import Skill, build_agent_tools, build_skill_tools
 from interlock.services.files.protected import ProtectedPaths
 from interlock.services.files.workspace import FolderWorkspace, open_workspace
 from interlock.services.hooks.hook_settings import HookRegistry, find_hook_event
 from interlock.services.models.facts import ModelFacts
-from interlock.services.models.names import check_credentials, resolve_model, with_absolute_script_path
+from interlock.services.models.names import require_usable_model, resolve_model, with_absolute_script_path
 from interlock.services.policy.modes import PROJECT_FILE, ModeRegistry, restrict_mode_tools
 from interlock.services.policy.rule import Scope
 from interlock.services.policy.rule_files import ADMIN_FOLDERS, user_rule_folder
@@ -62,7 +62,7 @@ def load_run_configuration(options: Options, root: Path) -> Configuration:
     for section, key, value in flags:
         if value:
             overrides[section] = {**overrides.get(section, {}), key: value}
-    return load_configuration(
+    return load_or_reuse_configuration(
         ConfigurationSources(
             root,
             options.user_home,
@@ -76,9 +76,9 @@ def load_run_configuration(options: Options, root: Path) -> Configuration:
 
 
 def check_model_usable(configuration: Configuration, options: Options) -> None:
-    """`check_credentials`, but raises `UntrustedError` for a key or an alias that only ignored files have."""
+    """`require_usable_model`, but raises `UntrustedError` for a key or an alias that only ignored files have."""
     try:
-        check_credentials(
+        require_usable_model(
             configuration.loaded_settings.settings, configuration.environment.values, options.model
         )
     except UserError as error:
@@ -145,8 +145,8 @@ def untrusted_error(what: str, file: Path, root: Path) -> UntrustedError:
 def _find_ignored_api_key(configuration: Configuration) -> tuple[str, Path] | None:
     """The first API key in an ignored `.env`; every provider's variable ends in `_API_KEY`."""
     nothing_set = replace(configuration.sources, env={})
-    own = load_configuration(replace(nothing_set, trusted=False)).environment.values
-    theirs = load_configuration(replace(nothing_set, trusted=True)).environment
+    own = load_or_reuse_configuration(replace(nothing_set, trusted=False)).environment.values
+    theirs = load_or_reuse_configuration(replace(nothing_set, trusted=True)).environment
     names = [n for n in theirs.values if n.endswith("_API_KEY") and n not in own]
     return (f"The key {names[0]}", theirs.files[0]) if names else None
 
@@ -290,7 +290,14 @@ def prepare_run(options: Options, needs_model: bool) -> RunConfig:
         *configuration.environment.warnings,
         *rules.list_warnings(),
     ]
-    warnings += [*problems, *bad, *useless, *broken, *hooks.problems, *configuration.untrusted_files_warnings]
+    warnings += [
+        *problems,
+        *bad,
+        *useless,
+        *broken,
+        *hooks.problems,
+        *configuration.warnings_about_ignored_files,
+    ]
     warnings += record_and_report_new_hooks(root, options.user_home, hooks.hooks) if trusted else []
     return RunConfig(
         # Whether a flag, settings or the environment asked for the sandbox: a resumed run has it too.

@@ -24,7 +24,7 @@ from interlock.engine.user_code import FORBIDDEN, CodeForbiddenError
 from interlock.engine.workflows import (
     MisdeclaredError,
     error_line_number,
-    execute_file,
+    execute_file_as_module,
     load_recorded_workflow,
 )
 from interlock.graphs.graph_changes import COMPRESS, PLACES, Processor, place_processors
@@ -167,7 +167,7 @@ def read_recorded_workflow_source(home: Path, run: str) -> Mapping[str, str]:
     return read_run_options(home, run).get("source") or {}
 
 
-def move_run_if_folder_gone(store: Store, row: RunRow, prepared: RunConfig) -> None:
+def update_run_folder_if_gone(store: Store, row: RunRow, prepared: RunConfig) -> None:
     """Let a run whose folder isn't there any more work in the one that was named instead, from now on."""
     folder = str(prepared.workspace.root)
     if Path(row.workspace).is_dir() or folder == row.workspace or prepared.options.repository:
@@ -197,7 +197,7 @@ def add_user_processors(pipeline: Pipeline, prepared: RunConfig) -> Pipeline:
         return pipeline
     try:
         made = place_processors(pipeline, tuple(found))
-        made.declared_graph()  # checks that every node fits the state
+        made.build_uncompiled_graph()  # checks that every node fits the state
         return made
     except SetupError as error:
         raise ConfigError(f"A processor doesn't fit {pipeline.name!r}: {error}") from error
@@ -332,7 +332,7 @@ def _load_processor_file(file: Path) -> list[Processor]:
 def _execute_processors(file: Path, code: bytes) -> list[Processor]:
     """Cached by content."""
     try:
-        return [*_parse_processors(execute_file(file, code).__dict__.get("PROCESSORS"))]
+        return [*_parse_processors(execute_file_as_module(file, code).__dict__.get("PROCESSORS"))]
     except THEIR_ERRORS as error:
         line = error_line_number(file, code, error, "PROCESSORS")
         kind = "" if isinstance(error, MisdeclaredError) else f"{type(error).__name__}: "

@@ -26,7 +26,7 @@ from interlock.services.files.protected import (
 )
 from interlock.services.files.stamps import real_path
 from interlock.services.hooks.hook_settings import Hook, build_matcher
-from interlock.services.hooks.scripts import find_scripts
+from interlock.services.hooks.scripts import find_code_files_and_folders
 from interlock.services.policy.rule import ADMIN, Rule
 from interlock.services.policy.rule_files import RuleProblem, RuleText, parse_rule_files
 from interlock.services.secrets.environment import is_secret_name
@@ -268,7 +268,7 @@ def find_protected_paths(
     lists = {
         "programs": program_search_folders(env),
         "what hooks, safety checkers and MCP servers run": (
-            script for line in programs for script in find_scripts(line, places.root)
+            script for line in programs for script in find_code_files_and_folders(line, places.root)
         ),
         "what tools leave alone": (places.root / name for name in custom),
         "what the check runs": _scripts_of_check_command(options.check, places.root),
@@ -308,7 +308,7 @@ def _scripts_of_check_command(command: str, root: Path) -> Iterator[Path]:
         inside = str(path.relative_to(root)) if path.is_relative_to(root) else ""
         return bool(inside) and (inside in table.runner_operands or table.is_test_or_settings(inside))
 
-    yield from find_scripts(command, root, is_tested)
+    yield from find_code_files_and_folders(command, root, is_tested)
 
 
 def _real_paths_with_labels(lists: Mapping[str, Iterable[Path]]) -> Iterator[tuple[Path, str]]:

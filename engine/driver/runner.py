@@ -25,11 +25,11 @@ from interlock.engine.driver.lease import Lease, acquire_stoppable_lease
 from interlock.engine.driver.notifications import WaitingNotification, announce_outcome_and_close_bus
 from interlock.engine.driver.outcome import (
     busy_outcome_or_raise,
-    cancelled_outcome,
-    close_interrupted_prompt,
+    cancel_request_outcome,
+    close_open_calls_and_merge_prompt,
     conclude_drive,
     read_answered_interrupts,
-    unrecorded_outcome,
+    store_error_outcome,
 )
 from interlock.engine.driver.run_config import (
     RunConfig,
@@ -45,17 +45,17 @@ from interlock.engine.driver.run_definition import (
     check_prompt_allowed,
     load_drivable_run,
     load_workflow_and_config,
-    move_run_if_folder_gone,
     options_to_store,
     prepare_repository_options,
     repository_workspace_placeholder,
+    update_run_folder_if_gone,
 )
 from interlock.engine.driver.stop import Stop, await_unless_stopped
 from interlock.engine.optional_rooms import NO_EXPORTER, find_telemetry_exporter
 from interlock.engine.options import Decision, Options, Outcome, Renderer
 from interlock.engine.read import ENDED, RunRow, find_run, list_waiting_requests
 from interlock.engine.store import Store
-from interlock.engine.store.approvals import cancel_run_and_tasks
+from interlock.engine.store.approvals import cancel_run_family
 from interlock.engine.store.diagnosis import explain_store_errors_and_damage
 from interlock.engine.store.runs import (
     NewRun,
@@ -66,10 +66,10 @@ from interlock.engine.store.runs import (
     find_outermost_waiting_task,
     find_waiting_parent_task,
     insert_run,
-    merge_into_stored_input,
     new_run_id,
     read_definition,
     set_run_option,
+    update_known_input_fields,
     write_seal,
 )
 from interlock.engine.workflows import find_workflow
@@ -198,10 +198,10 @@ async def resume_run(
         row = find_run(store.home, below)
     if is_run_cancelled_by_decisions(store, row.run, decisions):
         record_decisions(store, row.run, decisions, door=options.door)
-        return cancelled_outcome(find_run(store.home, row.run))
+        return cancel_request_outcome(find_run(store.home, row.run))
     was_cut = row.status == "cancelled" and row.error is not None
     if was_cut and not (prompt or decisions):
-        return cancelled_outcome(row)
+        return cancel_request_outcome(row)
     check_prompt_allowed(store, row, prompt, options)
     if (row.queue or options.queue) and not prompt and options.door != WORKER_DOOR:
         from interlock.engine.driver.submission import hand_over_to_workers
@@ -311,7 +311,7 @@ async def _drive_resumed_run(
         raise UserError(f"Run {row.run!r} of {row.workflow!r} takes no prompt. {_no_prompt_hint(row)}")
     redact_prompt_and_warn(prompt or "", prepared)
     asked = setup.substitutes.asked if setup.substitutes else requested_modes(prepared, options.approval_mode)
-    move_run_if_folder_gone(store, row, prepared)
+    update_run_folder_if_gone(store, row, prepared)
     record_decisions(store, row.run, decisions, door=options.door)
 
     async def following(drive: Drive) -> Any:
@@ -323,22 +323,22 @@ async def _drive_resumed_run(
         check_defined_on_this_host(row, now_defined, options)
         before: dict[str, str] = now_defined.options.get(_NEXT) or {}
         if snapshot.tasks and prompt and replace_unfinished and chosen.follow_up:
-            text, head["head"] = close_interrupted_prompt(drive, snapshot, prompt)
+            text, head["head"] = close_open_calls_and_merge_prompt(drive, snapshot, prompt)
         elif snapshot.tasks:
             at_once, later = chosen.split_immediate_modes(asked)
-            _store_approval_mode(drive, at_once)
+            _store_requested_approval_mode(drive, at_once)
             if later:
                 prepared.warnings.extend(postponed_mode_warnings(chosen, later, snapshot.values))
                 set_run_option(drive.conn, row.run, _NEXT, {**before, **later})
             return answers
         if snapshot.created_at is None:  # killed before its first checkpoint, or only handed over
-            first = merge_into_stored_input(drive.conn, row.run, now_defined.input, asked)
+            first = update_known_input_fields(drive.conn, row.run, now_defined.input, asked)
             return drive.build_graph_input(first, "startup")
         if (more := next_prompt_state(drive, row, text)) is None:
             return None
         del more["approval_mode"]  # an approved plan or the model may have changed it
         check_mode_switch(now := {**before, **asked}, snapshot.values)
-        _store_approval_mode(drive, now)
+        _store_requested_approval_mode(drive, now)
         if before:
             set_run_option(drive.conn, row.run, _NEXT, {})
         return {**more, **head, **now, **drive.hook_channels("resume")}
@@ -349,9 +349,9 @@ async def _drive_resumed_run(
         return busy_outcome_or_raise(row, decisions, error)
 
 
-def _store_approval_mode(drive: Drive, asked: Mapping[str, str]) -> None:
+def _store_requested_approval_mode(drive: Drive, requested_modes: Mapping[str, str]) -> None:
     """Keep an approval mode that was chosen now, also for after the next question."""
-    if mode := asked.get("approval_mode"):
+    if mode := requested_modes.get("approval_mode"):
         set_run_option(drive.conn, drive.lease.run, "approval_mode", mode)
 
 
@@ -417,8 +417,8 @@ async def _drive_under_lease(
         outcome, awaited = await driven(lease, _read_resume_input)
     if lease.stop_request == "cancel" and outcome.status in ("waiting", *STOPPED):
         with store.write_transaction() as conn:
-            cancel_run_and_tasks(conn, run)
-        outcome = cancelled_outcome(find_run(store.home, run), outcome)
+            cancel_run_family(conn, run)
+        outcome = cancel_request_outcome(find_run(store.home, run), outcome)
     notice = WaitingNotification.for_new_requests(outcome, prepared, store.home, before) if is_told else None
     return await announce_outcome_and_close_bus(outcome, bus, notice)
 
@@ -449,7 +449,7 @@ async def _advance_to_outcome(drive: Drive, make_input: DriveInput) -> Outcome:
     except NodeError as refused:
         return conclude_drive(drive, None, error or refused)
     except StoreError as broken:
-        return unrecorded_outcome(drive, error if isinstance(error, StoreError) else broken)
+        return store_error_outcome(drive, error if isinstance(error, StoreError) else broken)
 
 
 async def _read_resume_input(drive: Drive) -> Any:

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from langgraph.runtime import RunControl
 
 from interlock.engine.store.leases import StopAsked
-from interlock.graphs.node_errors import user_code_positions
+from interlock.graphs.node_errors import thread_positions_in_user_code
 from interlock.nodes.effects import running_effect_keys
 from interlock.state.deps import GRACE_S, Stopped, Token
 from interlock.state.errors import StoppedError
@@ -94,24 +94,24 @@ class _SignalHandler:
 
     def exit_if_stuck_after(self, seconds: float, code: int) -> threading.Timer:
         """End the process then if it is stuck: Python can't end a thread. Its run was killed, and can be resumed."""
-        timer = threading.Timer(seconds, self._exit_if_stuck, (self.blocking, code))
+        timer = threading.Timer(seconds, self._exit_if_stuck_else_recheck, (self.blocking, code))
         timer.daemon = True
         timer.start()
         self._timers.append(timer)
         return timer
 
-    def _exit_if_stuck(self, run: str, code: int) -> None:
+    def _exit_if_stuck_else_recheck(self, run: str, code: int) -> None:
         """Stuck: a loop that drives doesn't answer, or the process waits only for threads.
 
         A signal lets effects that are under way end, a time-out doesn't.
         """
         effects = running_effect_keys(run) if code == _CANCELLED else []
         if effects or (self._are_loops_responsive() and not self._has_held_stop()):
-            self._announce_effects(effects)
+            self._announce_awaited_effects_once(effects)
             self.exit_if_stuck_after(GRACE_S, code)
             return
         _restore_terminal(self._terminal)
-        where = ", ".join(user_code_positions()) or "its code"
+        where = ", ".join(thread_positions_in_user_code()) or "its code"
         when = "after its time-out" if code == _TIMED_OUT else "and can't be stopped"
         line = (
             f"interlock: run {run!r}: {where} blocks {when}; the process ends, as if killed. A node that is `async`, "
@@ -129,7 +129,7 @@ class _SignalHandler:
     def _has_held_stop(self) -> bool:
         return any(isinstance(request, Stop) and request.token.is_held for request in self._requests)
 
-    def _announce_effects(self, effects: list[str]) -> None:
+    def _announce_awaited_effects_once(self, effects: list[str]) -> None:
         if effects and not self._has_announced:
             self._has_announced = True
             names = ", ".join(map(repr, effects[:3])) + (" …" if effects[3:] else "")
@@ -228,7 +228,7 @@ class Stop:
     def __call__(self, why: str = "cancelled") -> None:
         """Cancel work in flight, and start nothing more."""
         self.request_drain(why)
-        self.token.request_stop()
+        self.token.request_stop_and_cancel_work()
 
     def request_drain(self, why: str) -> None:
         """Let work in flight finish, and start nothing more."""

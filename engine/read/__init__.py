@@ -87,10 +87,15 @@ def list_runs(
     """
     stored = "open" if status in ("queued", "interrupted") else status
     if status is None:
-        return [_to_run_row(row) for row in queries.list_runs(home, None, limit, offset, **filters)]
+        return [
+            _to_run_row_with_live_status(row)
+            for row in queries.list_runs(home, None, limit, offset, **filters)
+        ]
     newest = None if limit is None else offset + limit
     while True:
-        rows = [_to_run_row(row) for row in queries.list_runs(home, stored, newest, 0, **filters)]
+        rows = [
+            _to_run_row_with_live_status(row) for row in queries.list_runs(home, stored, newest, 0, **filters)
+        ]
         found = [row for row in rows if row.status == status]
         if newest is None or len(rows) < newest or len(found) >= offset + (limit or 0):
             return found[offset:][:limit]
@@ -99,7 +104,7 @@ def list_runs(
 
 def list_runs_by_id(home: Path, names: Sequence[str]) -> list[RunRow]:
     """The runs with exactly these ids, as far as they exist; most recently changed first."""
-    return [_to_run_row(row) for row in queries.list_runs_by_id(home, names)]
+    return [_to_run_row_with_live_status(row) for row in queries.list_runs_by_id(home, names)]
 
 
 def find_run(home: Path, name: str, workspace: Path | None = None) -> RunRow:
@@ -111,7 +116,9 @@ def find_run(home: Path, name: str, workspace: Path | None = None) -> RunRow:
         return exact
     is_prefix = name not in ("", "latest")
     found = (
-        [_to_run_row(row) for row in queries.list_runs_by_prefix(home, name, _FITS + 1)] if is_prefix else []
+        [_to_run_row_with_live_status(row) for row in queries.list_runs_by_prefix(home, name, _FITS + 1)]
+        if is_prefix
+        else []
     )
     if len(found) == 1:
         return found[0]
@@ -119,7 +126,9 @@ def find_run(home: Path, name: str, workspace: Path | None = None) -> RunRow:
     if not newest:
         raise UserError(f"No run {name!r}: nothing has run yet. Start one with: interlock -p 'what to do'")
     if name == "latest":
-        return _find_newest_run_of_folder(home, newest[0], (workspace or Path.cwd()).expanduser().resolve())
+        return _require_newest_run_of_folder(
+            home, newest[0], (workspace or Path.cwd()).expanduser().resolve()
+        )
     if found:
         ids = ", ".join(r.run for r in found[:5])
         number = f"more than {_FITS}" if len(found) > _FITS else str(len(found))
@@ -156,12 +165,13 @@ def find_run_to_continue(home: Path, workspace: Path | None, has_prompt: bool) -
     return next(fits, newest)
 
 
-def _find_newest_run_of_folder(home: Path, newest: RunRow, workspace: Path) -> RunRow:
+def _require_newest_run_of_folder(home: Path, newest_anywhere: RunRow, workspace: Path) -> RunRow:
     """Never another folder's run: resuming it would let it act there."""
     here = list_runs(home, limit=1, workspace=str(workspace))
     if not here:
         raise UserError(
-            f"No run in {str(workspace)!r}. The newest is {newest.run!r}, in {newest.workspace!r}: name it, or "
+            f"No run in {str(workspace)!r}. The newest is {newest_anywhere.run!r}, in {newest_anywhere.workspace!r}: "
+            "name it, or "
             "list all with: interlock runs"
         )
     return here[0]
@@ -255,7 +265,7 @@ def check_edited_arguments(request: Mapping[str, Any], args: Mapping[str, Any]) 
         raise UserError(f"The edit of {tool} lacks {name!r}, the text that was shown.")
 
 
-def _to_run_row(found: Row) -> RunRow:
+def _to_run_row_with_live_status(found: Row) -> RunRow:
     row: dict[str, Any] = dict(zip(found.keys(), found, strict=True))
     error = json.loads(row["error"]) if row["error"] else None
     alive: bool | None = False
@@ -363,7 +373,7 @@ def list_executed_nodes(
     ]
 
 
-def find_current_node_path(home: Path, run: str) -> str:
+def find_last_node_or_graph_path(home: Path, run: str) -> str:
     """Where a run is or stopped: the node that ended last, or the graph that it was in the middle of."""
     found = queries.select_last_step(home, run)
     return ".".join(_enclosing_nodes(found[0]) or [node_display_name(found[0]["node"])]) if found else ""

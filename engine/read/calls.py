@@ -118,7 +118,7 @@ def list_calls(home: Path, run: str) -> list[Call]:
         place = (row["message"], row["idx"])
         if row["state"] == "scheduled" and row["attempt"] < last[place]:
             continue  # its arguments were changed again before anything ran
-        found = [_add_arguments_before_and_after(home, d, row, arguments) for d in decided.get(place, ())]
+        found = [_add_arguments_if_changed(home, d, row, arguments) for d in decided.get(place, ())]
         found = [d for d in found if d["attempt"] <= row["attempt"]]
         made.append(_to_call(home, row, found, row["state"] == "intent" and row["epoch"] == drive))
     return made
@@ -215,7 +215,7 @@ def _people_by_session_rule(home: Path, run: str) -> Iterator[tuple[str, str]]:
         yield json.dumps(rule, sort_keys=True), row["answered_by"] or ""
 
 
-def _add_arguments_before_and_after(
+def _add_arguments_if_changed(
     home: Path, decision: dict[str, Any], row: Row, arguments: dict[tuple[str, int, int], dict[str, Any]]
 ) -> dict[str, Any]:
     if not decision.get("becomes"):

@@ -14,7 +14,7 @@ from langgraph.constants import END, START
 
 from interlock.engine.read import RunRow
 from interlock.engine.store import queries
-from interlock.engine.store.checkpoints import DueNode, list_due_nodes
+from interlock.engine.store.checkpoints import DueNode, list_innermost_due_nodes
 from interlock.engine.store.queries import Row
 from interlock.graphs.stored_channels import node_of_task_path
 from interlock.state.names import ERROR_HANDLER, RAISED
@@ -44,9 +44,9 @@ class Visit:
     )
     """Declared edges → what was counted of them, once."""
 
-    def count_edges(self, declared: frozenset[tuple[str, str]]) -> "Counts":
+    def count_nodes_and_edges(self, declared: frozenset[tuple[str, str]]) -> "Counts":
         if declared not in self.counted:
-            self.counted[declared] = _count_visit_edges(self, declared)
+            self.counted[declared] = _count_visit_nodes_and_edges(self, declared)
         return self.counted[declared]
 
 
@@ -98,11 +98,11 @@ class RunPath:
         """Whether the run entered the hooks of a session, which are around every workflow."""
         return bool(self.entered_nodes & {"session_start", "session_end"})
 
-    def count_edges(self, place: Place, declared: Set[tuple[str, str]]) -> Counts:
+    def count_nodes_and_edges(self, place: Place, declared: Set[tuple[str, str]]) -> Counts:
         """Count the declared edges whose two nodes ran in succession."""
         counts, edges = Counts(Counter(), Counter(), reasons=self.reasons.get(place, {})), frozenset(declared)
         for visit in self.visits.get(place, []):
-            found = visit.count_edges(edges)
+            found = visit.count_nodes_and_edges(edges)
             counts.nodes.update(found.nodes)
             counts.edges.update(found.edges)
         waits = {node for at, node in self.waits if at == place}
@@ -114,7 +114,7 @@ class RunPath:
         return counts
 
 
-def _count_visit_edges(visit: Visit, declared: Set[tuple[str, str]]) -> Counts:
+def _count_visit_nodes_and_edges(visit: Visit, declared: Set[tuple[str, str]]) -> Counts:
     counts = Counts(Counter(), Counter())
     start, end = Counter({START: 1}), Counter({END: 1})
     walked = [(start, start)]  # what was entered, and what of it leads on
@@ -200,7 +200,7 @@ def read_run_path(
             run.status,
             queries.list_waiting_tasks(home, run.run),
             request_lines,
-            list_due_nodes(home, run.run),
+            list_innermost_due_nodes(home, run.run),
         )
 
 
@@ -230,7 +230,7 @@ def compute_path_marks(path: RunPath, declared: Mapping[str, Iterable[tuple[str,
     marks = Marks({}, [], [], [])
     for around, edges in declared.items():
         place = tuple(around.split(".")) if around else ()
-        counts = path.count_edges(place, {(source, target) for source, target in edges})
+        counts = path.count_nodes_and_edges(place, {(source, target) for source, target in edges})
         marks.nodes.update({".".join((*place, name)): times for name, times in counts.nodes.items() if times})
         marks.edges.extend(
             (".".join((*place, a)), ".".join((*place, b))) for (a, b), n in counts.edges.items() if n

@@ -108,7 +108,7 @@ class Store:
             ) from error
         with self.database.explain_errors(), closing(self.database.connect("FULL")) as conn:
             if not self.database.is_schema_current(conn):
-                self.database.migrate_schema(conn)
+                self.database.create_or_migrate_schema(conn)
         return self
 
     def connect(

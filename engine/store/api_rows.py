@@ -59,7 +59,7 @@ def insert_api_row(
     return made
 
 
-def update_api_row(
+def update_api_row_if_exists(
     home: Path, kind: Kind, id: str, fields: Mapping[str, Any], run: str | None = None
 ) -> None:
     """Set fields of a row's body, and the run that it is about; nothing if it is gone."""

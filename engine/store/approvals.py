@@ -155,7 +155,7 @@ class SqlApprovals:
             for run in (self.run, *list_ancestor_runs(conn, self.run)):
                 with keep_sealed(conn, run):
                     rights: dict[str, Any] = read_options(conn, run).get("rights") or {}
-                    if files := _replace_saved_rules(rights.get("files", []), saved, self.redact):
+                    if files := _updated_rule_files_if_unchanged(rights.get("files", []), saved, self.redact):
                         set_run_option(conn, run, "rights", {**rights, "files": files})
 
 
@@ -164,7 +164,7 @@ def is_run_ended_by_cancel(choices: Collection[str]) -> bool:
     return "cancel" not in choices
 
 
-def list_answered_requests_of_tool(
+def list_requests_and_answers_of_tool(
     conn: Connection, run: str, tool: str
 ) -> list[tuple[dict[str, Any], dict[str, Any]]]:
     """Return the answered requests of a run about this tool, each with its answer, oldest first."""
@@ -180,7 +180,7 @@ def _does_end_planning(request: dict[str, Any], answer: dict[str, Any]) -> bool:
     return request["call"]["name"] == "exit_plan_mode" and answer["choice"] != "reject"
 
 
-def _replace_saved_rules(
+def _updated_rule_files_if_unchanged(
     files: Sequence[tuple[str, int, str | None, str]], saved: SavedRules, redact: Redactor
 ) -> list[tuple[str, int, str | None, str]]:
     """The run's rule files with the saved change; empty if the file had other changes too."""
@@ -239,7 +239,7 @@ def assign_request_numbers(conn: Connection, run: str) -> None:
             conn.update("approvals", {"number": number}, {"id": name})
 
 
-def read_keys_of_answered_interrupts(conn: Connection, run: str) -> dict[str, str]:
+def read_request_keys_by_answered_interrupt(conn: Connection, run: str) -> dict[str, str]:
     """Interrupt id → request key, for answered requests the run was interrupted for."""
     rows = conn.execute(
         "select interrupt, key from approvals where run = $1 and interrupt is not null and answer is not null",
@@ -249,7 +249,7 @@ def read_keys_of_answered_interrupts(conn: Connection, run: str) -> dict[str, st
     return dict(rows.fetchall())
 
 
-def cancel_run_and_tasks(conn: Connection, run: str) -> None:
+def cancel_run_family(conn: Connection, run: str) -> None:
     """Inside a transaction: end a run that waits, with the tasks above it. Its driver, if it has one, stops."""
     for one in list_run_and_subtasks(conn, find_root_task(conn, run)):
         request_stop(conn, one, "cancel")
@@ -257,7 +257,7 @@ def cancel_run_and_tasks(conn: Connection, run: str) -> None:
         conn.update(
             "approvals", {"interrupt": None}, {"run": one, "answer": Condition("like", '%"choice":"cancel"%')}
         )
-        _mark_run_cancelled(conn, one)
+        _mark_run_cancelled_and_withdraw(conn, one)
 
 
 def enqueue_decided_run(conn: Connection, run: str) -> None:
@@ -270,7 +270,7 @@ def enqueue_decided_run(conn: Connection, run: str) -> None:
         enqueue_run(conn, run, queue)
 
 
-def _mark_run_cancelled(conn: Connection, run: str) -> None:
+def _mark_run_cancelled_and_withdraw(conn: Connection, run: str) -> None:
     """By whoever answered one of its requests so."""
     query = (
         'select answered_by from approvals where run = $1 and answer like \'%"choice":"cancel"%\' '
@@ -295,7 +295,7 @@ def current_account_name() -> str:
         return f"uid {os.getuid()}"
 
 
-def list_request_interrupts(conn: Connection, run: str) -> list[tuple[str, str | None, str | None]]:
+def list_keys_interrupts_and_answers(conn: Connection, run: str) -> list[tuple[str, str | None, str | None]]:
     """Key, LangGraph's id of the interrupt, and answer of each of the run's requests."""
     return conn.execute(
         "select key, interrupt, answer from approvals where run = $1", (run,), tables=("approvals",)

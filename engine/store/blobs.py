@@ -21,7 +21,7 @@ from interlock.engine.store.connection import Connection
 from interlock.engine.store.tables import Condition
 from interlock.services.files.blobs import Blobs
 from interlock.services.files.disk import make_private_directory, require_path_below
-from interlock.services.files.filesystem import replace_private_file_locked, store_content
+from interlock.services.files.filesystem import replace_private_file_holding_lock, store_content
 from interlock.state.clock import unix_time
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def store_output_file(store: Store, path: Path) -> None:
         store_blob(conn, f"outputs/{path.name}", file)
 
 
-def fetch_output_file(store: Store, name: str) -> None:
+def fetch_output_file_if_stored(store: Store, name: str) -> None:
     """Write the file of `outputs/` with this name that another host stored, if there is one."""
     require_path_below(store.outputs, name)
     with explain_store_errors(store.path), closing(store.connect()) as conn:
@@ -133,7 +133,7 @@ def read_plans(conn: Connection, home: Path, run: str) -> Iterator[tuple[str, by
         yield name.removeprefix(prefix), load_blob(conn, name) or b""
 
 
-def fetch_plans(conn: Connection, home: Path, run: str) -> None:
+def fetch_plans_keeping_local_edits(conn: Connection, home: Path, run: str) -> None:
     """Write the run's plans to its folder of them, as the store has them, except what somebody edited here since."""
     plans = require_path_below(home / "plans", run)
     for name, body in read_plans(conn, home, run):
@@ -160,7 +160,7 @@ def _read_synced_plan_hashes(plans: Path) -> dict[str, str]:
 
 def _record_synced_plan_hash(plans: Path, name: str, body: bytes) -> None:
     if (known := _read_synced_plan_hashes(plans)).get(name) != (digest := sha256(body).hexdigest()):
-        replace_private_file_locked(plans / _IN_COMMON, json.dumps({**known, name: digest}).encode())
+        replace_private_file_holding_lock(plans / _IN_COMMON, json.dumps({**known, name: digest}).encode())
 
 
 def store_plan(conn: Connection | None, home: Path, run: str, name: str, body: bytes) -> None:
@@ -170,7 +170,7 @@ def store_plan(conn: Connection | None, home: Path, run: str, name: str, body: b
         return
     file = require_path_below(home / "plans" / run, name)
     make_private_directory(file.parent)
-    replace_private_file_locked(file, body)
+    replace_private_file_holding_lock(file, body)
 
 
 def copy_plans_to_fork(home: Path, run: str, fork: str) -> None:
@@ -190,7 +190,7 @@ with recursive needed (name, base) as (
 """
 
 
-def store_snapshot(conn: Connection, repository: "ShadowRepository", commit: str) -> None:
+def store_snapshot_if_missing(conn: Connection, repository: "ShadowRepository", commit: str) -> None:
     """Store a snapshot with the connection's next commit: what is new since its newest ancestor in the store."""
     if conn.blobs and not find_first_stored_commit(conn, [commit]):
         base = find_first_stored_commit(conn, repository.ancestors(commit))
@@ -251,11 +251,11 @@ _RECORD = re.compile(r"[0-9a-f]{64}\.json")
 
 def record_files_named_by_row(conn: Connection, run: str, body: bytes, file: str | None) -> None:
     """List the files that a row names: in its text, and the one that holds the text. With the row's own commit."""
-    for name in _find_file_names(body, file):
+    for name in _extract_output_file_names(body, file):
         conn.insert("named_files", {"name": name, "run": run}, "keep")
 
 
-def _find_file_names(body: bytes, file: str | None) -> set[str]:
+def _extract_output_file_names(body: bytes, file: str | None) -> set[str]:
     found = {name.decode() for name in _KEPT.findall(body)} if b".txt" in body else set[str]()
     return found | {file} if file is not None and _RECORD.fullmatch(file) else found
 
@@ -269,10 +269,10 @@ def list_files_named_by_run(conn: Connection, outputs: Path, run: str) -> set[st
     }
 
 
-def list_files_named_by_any_run(conn: Connection, outputs: Path, names: Collection[str]) -> set[str]:
+def filter_files_named_by_any_run(conn: Connection, outputs: Path, names: Collection[str]) -> set[str]:
     """Which of these the rows of any run name. Inside a transaction: it completes the list of an earlier version."""
     if names and not _is_file_list_complete(conn):
-        _complete_file_list(conn, outputs)
+        _record_files_of_all_runs(conn, outputs)
     query = f"select distinct name from named_files where name in {json_keys_subquery_sql()}"
     return {name for (name,) in conn.execute(query, (encode_json_keys_parameter(names),)).fetchall()}
 
@@ -288,7 +288,7 @@ def _is_file_list_complete(conn: Connection) -> bool:
     return conn.execute("select 1 from named_files where name = '' and run = ''").fetchone() is not None
 
 
-def _complete_file_list(conn: Connection, outputs: Path) -> None:
+def _record_files_of_all_runs(conn: Connection, outputs: Path) -> None:
     runs = conn.execute("select run from runs union select run from chain").fetchall()
     for (run,) in runs:
         record_files_named_by_run(conn, outputs, run)
@@ -305,7 +305,7 @@ def _find_files_named_in_rows(conn: Connection, outputs: Path, run: str) -> set[
     for text, file in rows:
         named = file if isinstance(file, str) and _RECORD.fullmatch(file) else None
         body = blobs.read_body(text, named) or text or b""
-        found |= _find_file_names(
+        found |= _extract_output_file_names(
             body if isinstance(body, bytes) else str(body).encode(errors="replace"), named
         )
     return found

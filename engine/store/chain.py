@@ -9,7 +9,7 @@ from interlock.engine.store import open_reader, select_rows
 from interlock.engine.store.blobs import open_blob_storage, record_files_named_by_row
 from interlock.engine.store.checkpoints import read_state_at_step
 from interlock.engine.store.connection import Connection
-from interlock.services.files.blobs import Blobs, deflate_body
+from interlock.services.files.blobs import Blobs, deflate_if_shorter
 from interlock.services.transcript import ChainTranscript, StoredRecord
 from interlock.state.messages import Message
 
@@ -22,7 +22,7 @@ class SqlChain:
 
     def add_record(self, name: str, run: str, record: StoredRecord, body: bytes) -> None:
         record_files_named_by_row(self.conn, run, body, record.file)
-        row = record._replace(body=deflate_body(record.body)) if record.body else record
+        row = record._replace(body=deflate_if_shorter(record.body)) if record.body else record
         self.conn.insert("chain", {"id": name, "run": run, **row._asdict()}, "keep")
 
     def find_record(self, name: str) -> StoredRecord | None:
@@ -39,7 +39,7 @@ class SqlChain:
         rows = self.conn.execute("select id from chain where parent = $1", (parent,), tables=("chain",))
         return [name for (name,) in rows.fetchall()]
 
-    def list_all_message_records(self, first_run: str) -> list[tuple[str, str]]:
+    def list_message_records_with_parents(self, first_run: str) -> list[tuple[str, str]]:
         """Each message's record and the one before it; those of this run first."""
         query = "select id, parent from chain where parent <> '' order by run <> $1"
         return self.conn.execute(query, (first_run,), tables=("chain",)).fetchall()

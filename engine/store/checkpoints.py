@@ -10,7 +10,12 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from interlock.engine.store import select_rows
-from interlock.graphs.stored_channels import BOOKKEEPING, due_nodes, is_internal_channel, node_of_task_path
+from interlock.graphs.stored_channels import (
+    BOOKKEEPING,
+    is_internal_channel,
+    node_of_task_path,
+    nodes_due_by_edge,
+)
 from interlock.state.errors import UserError
 
 _DEFLATED, _PRESET = "+deflate", "+deflate1"
@@ -39,7 +44,7 @@ _NAMES = (
 """Deflate dictionary: a checkpoint of `main` without ids. Stored rows depend on it: add others under a new suffix."""
 
 
-def compress_row(kind: str, data: bytes) -> tuple[str, bytes]:
+def compress_row_if_long(kind: str, data: bytes) -> tuple[str, bytes]:
     """Compress a row; returns its type and bytes."""
     if len(data) < _SHORT:
         return kind, data
@@ -56,7 +61,7 @@ def decompress_row(kind: str, saved: bytes) -> tuple[str, bytes]:
     return kind, saved
 
 
-def decode_checkpoint(kind: str, saved: bytes) -> dict[str, Any]:
+def decode_checkpoint_to_plain_values(kind: str, saved: bytes) -> dict[str, Any]:
     """A checkpoint's plain values: objects become what they are made of, LangGraph's own, such as a `Send`, True."""
     import ormsgpack
 
@@ -94,7 +99,7 @@ class RootCheckpoint:
 
     @cached_property
     def _decoded_checkpoint(self) -> dict[str, Any]:
-        return decode_checkpoint(self.kind, self.saved)
+        return decode_checkpoint_to_plain_values(self.kind, self.saved)
 
     @property
     def created_at(self) -> float:
@@ -122,7 +127,7 @@ def list_root_checkpoints(home: Path, run: str) -> list[RootCheckpoint]:
     return found
 
 
-def find_checkpoint_at_step(home: Path, run: str, step: int | None = None) -> tuple[RootCheckpoint, bool]:
+def get_checkpoint_at_step(home: Path, run: str, step: int | None = None) -> tuple[RootCheckpoint, bool]:
     """The checkpoint of a root step, by default the newest, and whether it is the newest.
 
     Raises `UserError` naming the existing steps.
@@ -142,7 +147,7 @@ def find_checkpoint_at_step(home: Path, run: str, step: int | None = None) -> tu
 
 def read_state_at_step(home: Path, run: str, step: int | None = None) -> dict[str, Any]:
     """The state after a root step, by default the newest. Raises `UserError` naming the existing steps."""
-    values = find_checkpoint_at_step(home, run, step)[0].values
+    values = get_checkpoint_at_step(home, run, step)[0].values
     return {key: value for key, value in values.items() if not is_internal_channel(key)}
 
 
@@ -163,7 +168,11 @@ def read_tool_batch_state(home: Path, run: str) -> dict[str, Any]:
         run,
     )
     batch = next((row for row in rows if "|" not in row["checkpoint_ns"]), None)
-    return decode_checkpoint(batch["type"], batch["checkpoint"])["channel_values"] if batch else {}
+    return (
+        decode_checkpoint_to_plain_values(batch["type"], batch["checkpoint"])["channel_values"]
+        if batch
+        else {}
+    )
 
 
 class DueNode(NamedTuple):
@@ -179,7 +188,7 @@ class DueNode(NamedTuple):
         return (*(part.partition(":")[0] for part in self.namespace.split("|") if part), self.node)
 
 
-def list_due_nodes(home: Path, run: str) -> list[DueNode]:
+def list_innermost_due_nodes(home: Path, run: str) -> list[DueNode]:
     """Return the nodes that the newest checkpoints of a run's graphs lead to and that haven't ended, innermost ones
     only. Empty for a run that is over, or whose next tasks are payloads.
     """
@@ -202,7 +211,9 @@ def list_due_nodes(home: Path, run: str) -> list[DueNode]:
     found = [
         DueNode(row["checkpoint_ns"], node)
         for row in newest
-        for node in due_nodes(decode_checkpoint(row["type"], row["checkpoint"])["channel_values"])
+        for node in nodes_due_by_edge(
+            decode_checkpoint_to_plain_values(row["type"], row["checkpoint"])["channel_values"]
+        )
         if (row["checkpoint_ns"], row["checkpoint_id"], node) not in over
     ]
     inside = [f"{due.namespace}|" for due in found]

@@ -349,7 +349,7 @@ class Adapter(ABC):
         """
 
     @abstractmethod
-    def migrate_schema(self, conn: Any) -> None:
+    def create_or_migrate_schema(self, conn: Any) -> None:
         """Make the tables, or what a store of an earlier version lacks of them."""
 
     @abstractmethod

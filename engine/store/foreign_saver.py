@@ -19,7 +19,7 @@ from interlock.engine.store.runs import mark_run_done, read_options, set_run_opt
 from interlock.engine.store.saver import Saver
 from interlock.engine.store.steps import StepLog
 from interlock.graphs import langgraph_internals, stored_channels
-from interlock.graphs.foreign_node_sources import node_sources
+from interlock.graphs.foreign_node_sources import node_digests_and_fixed_channels
 from interlock.graphs.foreign_requests import (
     make_breakpoint_request,
     requests_from_interrupt,
@@ -68,16 +68,16 @@ class ForeignSaver(Saver):
         metadata: CheckpointMetadata,
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
-        values = self._encode_values(checkpoint["channel_values"])
+        values = self._encode_values_if_needed(checkpoint["channel_values"])
         with self._one:
             made = super().put(config, {**checkpoint, "channel_values": values}, metadata, new_versions)
             self.conn.flush()
         return made
 
-    def _encode_values(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        return {key: self._encode_value(key, value) for key, value in values.items()}
+    def _encode_values_if_needed(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        return {key: self._encode_value_if_needed(key, value) for key, value in values.items()}
 
-    def _encode_value(self, channel: str, value: Any) -> Any:
+    def _encode_value_if_needed(self, channel: str, value: Any) -> Any:
         """The value, or what the graph's own serializer makes of it, if that brings it back. Raises `RunError` for
         one that can't be hidden as all of the state is."""
         if self._own is None or not stored_channels.is_graph_value(channel, value):
@@ -107,7 +107,7 @@ class ForeignSaver(Saver):
         is_same = back == value if packed else type(back) is type(value)
         return OwnForm(kind, data, packed) if is_same else None
 
-    def _decode_value(self, value: Any) -> Any:
+    def _decode_value_if_encoded(self, value: Any) -> Any:
         if not isinstance(value, OwnForm):
             return value
         if self._own is None:
@@ -121,12 +121,18 @@ class ForeignSaver(Saver):
     def use_state_serde_for_effects(self, effects: Effects) -> None:
         super().use_state_serde_for_effects(effects)
         if self._hides:
-            effects.serde = _EffectSerde(self.serde, self._encode_value, self._decode_value)
+            effects.serde = _EffectSerde(
+                self.serde, self._encode_value_if_needed, self._decode_value_if_encoded
+            )
 
-    def _decode_values(self, found: CheckpointTuple) -> CheckpointTuple:
-        values = {key: self._decode_value(value) for key, value in found.checkpoint["channel_values"].items()}
+    def _decode_checkpoint_and_writes(self, found: CheckpointTuple) -> CheckpointTuple:
+        values = {
+            key: self._decode_value_if_encoded(value)
+            for key, value in found.checkpoint["channel_values"].items()
+        }
         writes = [
-            (task, channel, self._decode_value(value)) for task, channel, value in found.pending_writes or ()
+            (task, channel, self._decode_value_if_encoded(value))
+            for task, channel, value in found.pending_writes or ()
         ]
         return found._replace(
             checkpoint={**found.checkpoint, "channel_values": values}, pending_writes=writes
@@ -136,7 +142,7 @@ class ForeignSaver(Saver):
     def put_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
-        writes = [(channel, self._encode_value(channel, value)) for channel, value in writes]
+        writes = [(channel, self._encode_value_if_needed(channel, value)) for channel, value in writes]
         given = dict(writes)
         kept = {key: value for key, value in given.items() if key not in stored_channels.BOOKKEEPING}
         self.check_storable(kept, self.steps.find_node_of_task(task_id))
@@ -154,11 +160,11 @@ class ForeignSaver(Saver):
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         with self._one:
             found = super().get_tuple(config)
-        return found and self._decode_values(found)
+        return found and self._decode_checkpoint_and_writes(found)
 
     def import_checkpoint(self, run: str, found: CheckpointTuple) -> None:
         """Write a checkpoint of another saver's thread, with its tasks' writes, as the run's. Raises `RunError`."""
-        values = self._encode_values(found.checkpoint["channel_values"])
+        values = self._encode_values_if_needed(found.checkpoint["channel_values"])
         self.check_storable(values)
         saved: Any = {**found.checkpoint, "channel_values": values}
         place: Any = {**found.config["configurable"], "thread_id": run}  # pyright: ignore[reportTypedDictNotRequiredAccess]
@@ -168,7 +174,7 @@ class ForeignSaver(Saver):
         )
         tasks: dict[str, list[tuple[str, Any]]] = {}
         for task, channel, value in found.pending_writes or ():
-            tasks.setdefault(task, []).append((channel, self._encode_value(channel, value)))
+            tasks.setdefault(task, []).append((channel, self._encode_value_if_needed(channel, value)))
         for task, writes in tasks.items():
             self._write_task_writes({"configurable": place}, writes, task, "")
 
@@ -193,18 +199,18 @@ class ForeignSaver(Saver):
 
     @override
     def record_graph_code(self, run: str, app: Any) -> None:
-        record_node_sources(self.conn, run, node_sources(app))
+        record_node_sources_if_changed(self.conn, run, node_digests_and_fixed_channels(app))
 
     @override
-    def record_run_end(self, run: str) -> None:
+    def mark_run_done_if_needed(self, run: str) -> None:
         mark_run_done(self.conn, run)
 
     @override
-    def find_unknown_state_keys(self, values: Iterable[str], known: Container[str]) -> Sequence[str]:
+    def find_unknown_state_keys(self, keys: Iterable[str], known: Container[str]) -> Sequence[str]:
         return ()  # LangGraph leaves out what its graph has no key for
 
     @override
-    def ask_at_breakpoints(self, run: str, app: Any, snapshot: Any) -> set[str]:
+    def ask_and_list_open_breakpoints(self, run: str, app: Any, snapshot: Any) -> set[str]:
         if not langgraph_internals.has_breakpoints(app):
             return set()
         found = langgraph_internals.find_reached_breakpoints(
@@ -213,14 +219,14 @@ class ForeignSaver(Saver):
         return {
             name
             for name, *about in found
-            if self._request_breakpoint_answer(run, name, make_breakpoint_request(name, *about))
+            if self._write_request_and_check_unanswered(run, name, make_breakpoint_request(name, *about))
         }
 
     @override
     def read_resume_values_by_interrupt(self, run: str, interrupts: Mapping[str, Any]) -> dict[str, Any]:
         return {
             name: given
-            for name, given in read_answers_by_interrupt(self.conn, run).items()
+            for name, given in read_resume_values_of_answered_interrupts(self.conn, run).items()
             if name in interrupts
         }
 
@@ -235,7 +241,9 @@ class ForeignSaver(Saver):
             for (node,) in self.conn.execute(nodes, (run, parent[-12:]), tables=("step_rows", "step_kinds"))
         ]
 
-    def _request_breakpoint_answer(self, thread: str, checkpoint: str, request: ApprovalRequest) -> bool:
+    def _write_request_and_check_unanswered(
+        self, thread: str, checkpoint: str, request: ApprovalRequest
+    ) -> bool:
         """Ask at a breakpoint, once; whether it still waits for a person."""
         self._approvals.write_request(request)
         with self.conn.transaction() as conn:
@@ -244,11 +252,11 @@ class ForeignSaver(Saver):
         return self._approvals.find_answer(request.key) is None
 
     @override
-    def _record_interrupts(self, thread: str, interrupts: Any) -> None:
+    def _link_requests_to_interrupts(self, thread: str, interrupts: Any) -> None:
         """They are noted already."""
 
     @override
-    def _compute_status(self, values: dict[str, Any], before: str) -> tuple[str, str]:
+    def _status_and_outcome_from_values(self, values: dict[str, Any], before: str) -> tuple[str, str]:
         return "open", ""
 
     @override
@@ -257,7 +265,7 @@ class ForeignSaver(Saver):
 
     @override
     def list(self, *args: Any, **named: Any) -> Iterator[CheckpointTuple]:
-        yield from map(self._decode_values, super().list(*args, **named))
+        yield from map(self._decode_checkpoint_and_writes, super().list(*args, **named))
 
 
 @dataclass(frozen=True)
@@ -346,7 +354,7 @@ class LazyMemoryStore(BaseStore):
         return self.batch(ops)
 
 
-def record_node_sources(conn: Connection, run: str, sources: Mapping[str, Any]) -> None:
+def record_node_sources_if_changed(conn: Connection, run: str, sources: Mapping[str, Any]) -> None:
     """Keep what a run's nodes are made of from now on, if that has changed: a replay compares it."""
     known = read_node_sources(read_options(conn, run))
     if not known or known[-1]["nodes"] != sources:
@@ -360,7 +368,7 @@ def read_node_sources(options: Mapping[str, Any]) -> list[dict[str, Any]]:
     return kept.get("drives", [])
 
 
-def list_task_writes(conn: Connection, run: str) -> list[tuple[str, str, str, str]]:
+def list_channels_written_by_root_tasks(conn: Connection, run: str) -> list[tuple[str, str, str, str]]:
     """Checkpoint, task, its node and a channel, of all that the tasks of the run's own graph wrote."""
     rows = conn.execute(
         "select checkpoint_id, task_id, task_path, channel from writes where thread_id = $1 and checkpoint_ns = '' "
@@ -374,7 +382,7 @@ def list_task_writes(conn: Connection, run: str) -> list[tuple[str, str, str, st
     ]
 
 
-def read_answers_by_interrupt(conn: Connection, run: str) -> dict[str, Any]:
+def read_resume_values_of_answered_interrupts(conn: Connection, run: str) -> dict[str, Any]:
     """Interrupt id → the value to resume it with, for those whose requests are all answered."""
     rows = conn.execute(
         "select interrupt, request, answer from approvals where run = $1 and interrupt is not null "

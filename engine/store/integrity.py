@@ -10,7 +10,7 @@ from interlock.engine.store import Store, open_reader
 from interlock.engine.store.blobs import open_blob_storage
 from interlock.engine.store.connection import Column, Connection
 from interlock.engine.store.tables import TABLES
-from interlock.services.files.blobs import Blobs, inflate_body
+from interlock.services.files.blobs import Blobs, inflate_if_deflated
 
 if TYPE_CHECKING:
     pass
@@ -78,7 +78,7 @@ def check_json_list(text: str) -> None:
 def check_chain_record(body: bytes) -> None:
     from interlock.state.messages import Message  # deferred: lists import this module, and need no messages
 
-    body = inflate_body(body)
+    body = inflate_if_deflated(body)
     if body and "root" not in parse_mapping(body):  # empty: the record is in a file
         Message.model_validate_json(body)
 

@@ -76,7 +76,7 @@ class Jobs:
         """The time on the database's clock: those of hosts may differ."""
         return self._conn.execute_raw("select now()").fetchone()[0]
 
-    def enqueue_job(
+    def enqueue_job_unless_waiting(
         self,
         task: str,
         lock: str,
@@ -100,7 +100,7 @@ class Jobs:
         sql = "select 1 from procrastinate_jobs where lock = $1 and status in ('todo', 'doing') limit 1"
         return self._conn.execute_raw(sql, (lock,)).fetchone() is not None
 
-    def find_due_time(self, lock: str) -> datetime | None:
+    def find_waiting_job_due_time(self, lock: str) -> datetime | None:
         """When the job with this lock is taken; None: none waits."""
         found = self._conn.execute_raw(f"select scheduled_at {_OF_LOCK}", (lock,)).fetchone()
         return found[0] if found else None
@@ -133,7 +133,7 @@ class Jobs:
         sql = "select abort_requested from procrastinate_jobs where lock = $1 and status = 'doing'"
         return any(asked for (asked,) in self._conn.execute_raw(sql, (run,)))
 
-    def requeue_job(self, job: int, run: str) -> None:
+    def requeue_or_end_running_job(self, job: int, run: str) -> None:
         """Let another worker take a job that is being done; end it if a newer one of the run waits."""
         # A worker may die after it put a run back and before its job's end: then the newer job counts.
         newer = self._conn.execute_raw(f"select 1 {_OF_LOCK}", (run,)).fetchone()
@@ -157,7 +157,9 @@ class Jobs:
     def list_drive_jobs(self) -> list[Job]:
         return [Job(*facts, waits=_awaited_limit(error)) for *facts, error in self._conn.execute_raw(_JOBS)]
 
-    def list_waits_of_unserved_runs(self, runs: Sequence[str], stalled_s: float) -> list[tuple[str, float]]:
+    def list_queues_and_waits_of_unserved_runs(
+        self, runs: Sequence[str], stalled_s: float
+    ) -> list[tuple[str, float]]:
         """Queue and seconds of waiting of each of these runs that could go on, if no worker gives a sign of life."""
         return self._conn.execute_raw(_UNSERVED, ([*runs], stalled_s)).fetchall()
 

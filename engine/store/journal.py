@@ -338,7 +338,7 @@ class RecordedEffects:
             sql = f"select task, type, wrote, raised from recorded_updates where {same} order by at"
             rows = conn.execute(sql, values).fetchall()
             if number[0] >= len(rows):
-                raise RunError(self._missing_update_reason(where).format(node=node))
+                raise RunError(self._missing_update_error_template(where).format(node=node))
             then, kind, data, raised = rows[number[0]]
             # Its model calls count, too: those of later nodes have the next ordinals.
             names = [column.name for column in conn.list_columns("recorded_calls")]
@@ -347,7 +347,7 @@ class RecordedEffects:
             conn.insert_all("model_calls", [dict(zip(names, call, strict=True)) for call in calls], "keep")
         return update._replace(wrote=self.serde.loads_typed((kind, data)), raised=raised)
 
-    def _missing_update_reason(self, where: Mapping[str, str]) -> str:
+    def _missing_update_error_template(self, where: Mapping[str, str]) -> str:
         same = "max(case when code = $4 then 1 else 0 end)"
         sql = f"select {same} from recorded_updates where run = $1 and place = $2 and node = $3"
         known = self.conn.execute(
@@ -436,7 +436,7 @@ class HookLog:
             record_files_named_by_row(conn, self.run, b"", file)
             conn.update("hook_calls", row, {**self._firing_key(firing), "hook": hook})
             if last:
-                self.close_firing(firing)
+                self.mark_firing_done(firing)
 
     def record_decision(self, firing: Firing, hooks: Sequence[str], state: str) -> None:
         """Record a person's decision about hooks cut off by a kill: `redo` or `skipped`."""
@@ -445,12 +445,12 @@ class HookLog:
                 row = {"state": state, "attempt": Plus(1), "epoch": self.epoch}
                 conn.update("hook_calls", row, {**self._firing_key(firing), "hook": hook})
 
-    def delete_firing(self, firing: Firing) -> None:
+    def delete_firing_rows(self, firing: Firing) -> None:
         """Delete the firing's rows, so that it starts over."""
         with self.conn.transaction() as conn:
             conn.delete("hook_calls", self._firing_key(firing))
 
-    def close_firing(self, firing: Firing) -> None:
+    def mark_firing_done(self, firing: Firing) -> None:
         """Mark the firing as over."""
         about = {"name": "", "source": "", "command": "", "idempotent": True}
         state = {"place": -1, "attempt": 1, "state": "done", "done_at": unix_time()}

@@ -14,7 +14,7 @@ from interlock.engine.store import (
 )
 from interlock.engine.store.blobs import open_blob_storage
 from interlock.engine.store.runs import IS_SUBTASK, RELATED
-from interlock.services.files.blobs import inflate_body
+from interlock.services.files.blobs import inflate_if_deflated
 
 Row = Any
 """Its columns are read by name, `row["run"]`."""
@@ -238,7 +238,7 @@ def select_last_step(home: Path, run: str) -> list[Row]:
 def load_body(home: Path, inline: str | bytes | None, file: str | None) -> str | bytes | None:
     """The body of a row: its own, or that of the file it names; None: the file is gone."""
     if file is None:
-        return inflate_body(inline) if isinstance(inline, bytes) else inline
+        return inflate_if_deflated(inline) if isinstance(inline, bytes) else inline
     with open_reader(home) as conn:
         return open_blob_storage(conn, home / "outputs").load_named_body(file) if conn else None
 
@@ -343,7 +343,9 @@ def find_drive_epoch(home: Path, run: str) -> int | None:
 def list_agent_paths(home: Path, run: str) -> list[str]:
     """The path of every agent that began a conversation."""
     sql = "select body from chain where run = $1 and parent = '' and file is null"
-    roots = [json.loads(inflate_body(row["body"])).get("root", {}) for row in select_rows(home, sql, run)]
+    roots = [
+        json.loads(inflate_if_deflated(row["body"])).get("root", {}) for row in select_rows(home, sql, run)
+    ]
     return [*dict.fromkeys(root["agent"] for root in roots if root.get("agent"))]
 
 

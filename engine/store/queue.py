@@ -56,7 +56,7 @@ def enqueue_run(
     priority, steps = compute_priority_and_steps(conn, run, whose, queue)
     args = {"run": run, "steps": steps, "deaths": deaths}
     args |= {"user": whose.user, "workflow": whose.workflow}
-    conn.jobs.enqueue_job(
+    conn.jobs.enqueue_job_unless_waiting(
         DRIVE, run, queue, args | ({} if model is None else {"model": model, "waits": 1}), priority, at
     )
 
@@ -114,7 +114,7 @@ def enqueue_run_if_worker_driven(
     if row and row[0]:
         if not if_due:
             set_run_error(conn, run, None)
-            _reopen_failed_run(conn, run)
+            _restore_status_of_failed_run(conn, run)
         enqueue_run(conn, run, row[0], after_s, deaths)
     return bool(row and row[0])
 
@@ -142,7 +142,7 @@ def requeue_abandoned_run(conn: Connection, found: PossiblyAbandonedRun) -> None
     if found.job is None:
         enqueue_run(conn, found.run, found.queue)
         return
-    conn.jobs.requeue_job(found.job, found.run)
+    conn.jobs.requeue_or_end_running_job(found.job, found.run)
     if found.held and not is_run_due(conn, found.run):
         for one in list_run_and_subtasks(conn, find_root_task(conn, found.run)):
             revoke_lease(conn, one)  # it was cancelled, and nobody else would end it: its host is gone
@@ -168,9 +168,9 @@ def read_delivery(conn: Connection, run: str) -> Delivery:
     return Delivery(conn.jobs.has_unfinished_job(run), kept.get("pushed_by", ""), kept_back, left)
 
 
-def has_run_progressed(conn: Connection, run: str, steps: int) -> bool:
+def has_run_progressed(conn: Connection, run: str, steps_before: int) -> bool:
     """Whether the run, with its subtasks, is further than it was when it had taken so many steps."""
-    return _count_steps(conn, run) > steps
+    return _count_steps(conn, run) > steps_before
 
 
 def _count_steps(conn: Connection, run: str) -> int:
@@ -193,7 +193,7 @@ def mark_due_run_stopped(conn: Connection, run: str, kind: str) -> None:
         set_run_error(conn, run, stopped_run_error(kind, run))
 
 
-def mark_worker_runs_stopped(conn: Connection, run: str, kind: str) -> None:
+def mark_run_and_root_task_stopped(conn: Connection, run: str, kind: str) -> None:
     """Inside a transaction: no worker goes on with a run, or the task above it, that was stopped elsewhere."""
     for one in {run, find_root_task(conn, run)}:
         if read_submission(conn, one).queue:
@@ -207,21 +207,21 @@ def read_death_message(conn: Connection, run: str) -> str:
     return str(error["message"]) if error.get("type") == "died" else ""
 
 
-def mark_run_failed(conn: Connection, run: str, error_type: str, why: str) -> None:
+def mark_run_failed_and_revoke_lease(conn: Connection, run: str, error_type: str, why: str) -> None:
     """Inside a transaction: end a run that can't be driven; a person may resume it."""
     set_run_error(conn, run, {"type": error_type, "message": why})
-    # Its outcome still says how far its graph is: `_reopen_failed_run` goes by that.
+    # Its outcome still says how far its graph is: `_restore_status_of_failed_run` goes by that.
     conn.update("runs", {"status": "failed"}, {"run": run})
     revoke_lease(conn, run)
 
 
-def _reopen_failed_run(conn: Connection, run: str) -> None:
+def _restore_status_of_failed_run(conn: Connection, run: str) -> None:
     """Inside a transaction: a run that was given up is to be driven, or delivered, again."""
     for outcome, status in (("done", "done"), ("", "open")):
         conn.update("runs", {"status": status}, {"run": run, "status": "failed", "outcome": outcome})
 
 
-def read_queue_status(conn: Connection) -> tuple[dict[int, float], list[Job], int]:
+def read_workers_jobs_and_request_count(conn: Connection) -> tuple[dict[int, float], list[Job], int]:
     """Workers with the seconds since their last heartbeat, jobs, and the number of open requests."""
     return (
         conn.jobs.read_worker_heartbeat_ages(),
@@ -317,10 +317,13 @@ def find_schedule(conn: Connection, name: str) -> Schedule | None:
     return _to_schedule(row) if row else None
 
 
-def list_schedules(conn: Connection) -> list[tuple[Schedule, datetime | None]]:
+def list_schedules_with_next_times(conn: Connection) -> list[tuple[Schedule, datetime | None]]:
     """Every schedule, with its next time; None: it is being started."""
     rows = conn.execute(f"select {', '.join(Schedule._fields)} from schedules order by name").fetchall()
-    return [(found := _to_schedule(row), conn.jobs.find_due_time(_schedule_lock(found.name))) for row in rows]
+    return [
+        (found := _to_schedule(row), conn.jobs.find_waiting_job_due_time(_schedule_lock(found.name)))
+        for row in rows
+    ]
 
 
 def _to_schedule(row: Any) -> Schedule:
@@ -341,7 +344,7 @@ def enqueue_schedule_start(
     at = database_time_after(conn, after_s)
     at = schedule.next_time_after(at) if due is None else at
     args = {"schedule": schedule.name, "due": due or int(at.timestamp()), "deaths": deaths}
-    conn.jobs.enqueue_job(START, _schedule_lock(schedule.name), schedule.queue, args, at=at)
+    conn.jobs.enqueue_job_unless_waiting(START, _schedule_lock(schedule.name), schedule.queue, args, at=at)
     return at
 
 
@@ -352,7 +355,7 @@ def record_start_and_enqueue_next(conn: Connection, name: str, run: str, message
         enqueue_schedule_start(conn, schedule)
 
 
-def retry_schedule_start(conn: Connection, name: str, due: int, deaths: int) -> None:
+def retry_or_skip_schedule_start(conn: Connection, name: str, due: int, deaths: int) -> None:
     """Inside a transaction: try the time again, but not for ever."""
     schedule = find_schedule(conn, name)
     if schedule and deaths < _DEATHS:
@@ -363,11 +366,11 @@ def retry_schedule_start(conn: Connection, name: str, due: int, deaths: int) -> 
         )
 
 
-def retry_abandoned_schedule_starts(conn: Connection, stalled_s: float) -> None:
+def requeue_lost_schedule_starts(conn: Connection, stalled_s: float) -> None:
     """Inside a transaction: try again what workers that are gone were starting, and plan what has no job."""
     for job in conn.jobs.remove_abandoned_jobs(START, stalled_s):
-        retry_schedule_start(conn, job["schedule"], job["due"], 0)
-    for schedule, _ in list_schedules(conn):
+        retry_or_skip_schedule_start(conn, job["schedule"], job["due"], 0)
+    for schedule, _ in list_schedules_with_next_times(conn):
         if not conn.jobs.has_unfinished_job(_schedule_lock(schedule.name)):
             enqueue_schedule_start(conn, schedule)
 

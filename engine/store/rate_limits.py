@@ -250,14 +250,14 @@ class FleetLimits:
     model: str = ""
     """Whose call had to wait."""
 
-    def make_limited_calls(
+    def make_call_limiter(
         self, conn: Connection, user: str, workflow: str, prices: Callable[[str], Prices | None]
-    ) -> "LimitedCalls":
-        return LimitedCalls(self, conn, {"user": user, "workflow": workflow}, prices)
+    ) -> "CallLimiter":
+        return CallLimiter(self, conn, {"user": user, "workflow": workflow}, prices)
 
 
 @dataclass(frozen=True)
-class LimitedCalls:
+class CallLimiter:
     """Counts a call at its estimate before it is made, and at what it used once that is known."""
 
     job: FleetLimits
@@ -424,11 +424,11 @@ def enqueue_server_turn(
     if after_s is not None:
         args |= {"waits": 1}  # a change of limits lets it look at once
         at = database_time_after(conn, after_s)
-    conn.jobs.enqueue_job(DRIVE, run, server, args, priority, at)
+    conn.jobs.enqueue_job_unless_waiting(DRIVE, run, server, args, priority, at)
     return True
 
 
-def try_to_take_turn(conn: Connection, run: str, model: str) -> str | None:
+def take_turn_or_explain_wait(conn: Connection, run: str, model: str) -> str | None:
     """Inside a transaction: let the run be driven; returns what it waits for; empty: for nothing.
 
     None: somebody cancelled the run. `model`: whose limit stopped it before.

@@ -17,7 +17,7 @@ from interlock.engine.store.api_rows import delete_separate_api_rows_of_run
 from interlock.engine.store.blobs import (
     delete_blobs_of_owner,
     delete_outputs_stored_before,
-    list_files_named_by_any_run,
+    filter_files_named_by_any_run,
     list_files_named_by_run,
     record_files_named_by_run,
 )
@@ -125,7 +125,7 @@ def delete_due_runs(home: Path, planned: RetentionPlan) -> Iterator[DueRun]:
     """Delete the runs, each as it is yielded, then give their pages back. One that somebody drives now stays."""
     for one in planned.due:
         try:
-            remove_run(home, one.run)
+            remove_run_and_report_refused_paths(home, one.run)
         except BusyError:
             continue
         yield one
@@ -135,7 +135,7 @@ def delete_due_runs(home: Path, planned: RetentionPlan) -> Iterator[DueRun]:
             store.database.shrink_file(conn)
 
 
-def remove_run(home: Path, run: str) -> list[str]:
+def remove_run_and_report_refused_paths(home: Path, run: str) -> list[str]:
     """Delete a run's rows, and the files only they named. Raises `BusyError` while it is driven.
 
     Returns a line for each name in its rows that leads out of the state directory: what is there stays.
@@ -159,12 +159,12 @@ def remove_run(home: Path, run: str) -> list[str]:
             lonely = _unshared_snapshot_repositories(conn, run)
             plans, snapshots = placed(home / "plans", [run]), placed(home / "snapshots", lonely)
             paths = placed(store.outputs, files)
-            if _delete_rows(conn, run):
+            if _delete_unshared_rows(conn, run):
                 record_files_named_by_run(conn, store.outputs, run)
         # After the commit, because a kill in between must leave no row without its file; and looked up again,
         # holding the write lock, because another run may have named one of them since.
         with conn.transaction():
-            unnamed = {*paths} - list_files_named_by_any_run(conn, store.outputs, paths)
+            unnamed = {*paths} - filter_files_named_by_any_run(conn, store.outputs, paths)
             for name in unnamed:
                 remove_file_if_older_than(paths[name], last)
             if conn.blobs:
@@ -191,7 +191,7 @@ def _unshared_snapshot_repositories(conn: Connection, run: str) -> list[str]:
     return [name for (name,) in rows]
 
 
-def _delete_rows(conn: Connection, run: str) -> bool:
+def _delete_unshared_rows(conn: Connection, run: str) -> bool:
     """Returns whether rows are left, which others read."""
     forked = conn.execute(
         "select 1 from runs where parent = $1 union all "

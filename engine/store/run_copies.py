@@ -14,7 +14,7 @@ from interlock.engine.store.blobs import (
     open_blob_storage,
     read_plans,
     store_plan,
-    store_snapshot,
+    store_snapshot_if_missing,
 )
 from interlock.engine.store.checkpoints import RootCheckpoint
 from interlock.engine.store.connection import Connection
@@ -31,7 +31,7 @@ from interlock.engine.store.runs import (
 )
 from interlock.engine.store.steps import StepRow, write_step_rows
 from interlock.engine.store.tables import NOT_NULL, TABLES, Table
-from interlock.engine.store.workspaces import list_snapshots_by_repository, move_request_paths
+from interlock.engine.store.workspaces import list_snapshots_by_repository, rebase_open_request_paths
 from interlock.services.snapshots.snapshots import ShadowRepository
 from interlock.state.errors import UserError
 
@@ -80,7 +80,7 @@ def copy_rows_to_fork(
             seal_row(conn, fork)
         if moved:
             (old,) = conn.execute("select workspace from runs where run = $1", (parent,)).fetchone()
-            move_request_paths(conn, fork, old, row["workspace"])
+            rebase_open_request_paths(conn, fork, old, row["workspace"])
 
 
 def _copy_rows_until(
@@ -125,7 +125,7 @@ def change_options_and_newest_checkpoint(
         conn.update("checkpoints", {"type": kind, "checkpoint": data}, where)
 
 
-def copy_runs(home: Path, to: Path, runs: Sequence[str]) -> Iterator[str]:
+def copy_runs_with_subtasks(home: Path, to: Path, runs: Sequence[str]) -> Iterator[str]:
     """Copy runs with what they stand on; returns the names of all that were copied, subtasks among them.
 
     Each is copied in one transaction: a kill leaves it whole in the other store, or not there. A driver there isn't
@@ -142,15 +142,15 @@ def copy_runs(home: Path, to: Path, runs: Sequence[str]) -> Iterator[str]:
             family = list_run_and_subtasks(old, run)
             new = stack.enter_context(closing(there.connect("FULL")))
             for one in family:
-                _copy_snapshots(old, home, to, one)
+                _copy_snapshots_between_repositories(old, home, to, one)
             with new.transaction(synced=True):
                 for one in family:
-                    _copy_rows(old, new, one)
-                    _copy_files(old, new, home, to, one)
+                    _copy_run_rows(old, new, one)
+                    _copy_outputs_plans_and_snapshots(old, new, home, to, one)
         yield from family
 
 
-def _copy_rows(old: Connection, new: Connection, run: str) -> None:
+def _copy_run_rows(old: Connection, new: Connection, run: str) -> None:
     if new.execute("select 1 from runs where run = $1", (run,)).fetchone():
         raise UserError(
             f"Run {run!r} is in the other store already. Remove it there first: interlock runs rm {run}"
@@ -186,7 +186,9 @@ def copy_table_rows(
     new.insert_all(into or table, _read_rows(old, table, where, run), again)
 
 
-def _copy_files(old: Connection, new: Connection, home: Path, to: Path, run: str) -> None:
+def _copy_outputs_plans_and_snapshots(
+    old: Connection, new: Connection, home: Path, to: Path, run: str
+) -> None:
     """Long records and outputs, plans, and the snapshots that undo, rewind and fork bring back."""
     theirs, ours = open_blob_storage(new, to / "outputs"), open_blob_storage(old, home / "outputs")
     for name in list_files_named_by_run(old, home / "outputs", run):
@@ -197,10 +199,10 @@ def _copy_files(old: Connection, new: Connection, home: Path, to: Path, run: str
         store_plan(new, to, run, name, body)
     for repository, commits in list_snapshots_by_repository(old, run).items():
         for commit in commits:
-            store_snapshot(new, ShadowRepository(to / "snapshots" / repository), commit)
+            store_snapshot_if_missing(new, ShadowRepository(to / "snapshots" / repository), commit)
 
 
-def _copy_snapshots(old: Connection, home: Path, to: Path, run: str) -> None:
+def _copy_snapshots_between_repositories(old: Connection, home: Path, to: Path, run: str) -> None:
     """From repository to repository."""
     for name, commits in list_snapshots_by_repository(old, run).items():
         source = ShadowRepository(home / "snapshots" / name)

@@ -77,7 +77,7 @@ def insert_run(conn: Connection, run: NewRun, *, sealed: bool = True) -> None:
             seal_row(conn, run.run)
 
 
-def insert_child_run(conn: Connection, parent: str, run: NewRun, *, sealed: bool) -> None:
+def insert_child_run_if_missing(conn: Connection, parent: str, run: NewRun, *, sealed: bool) -> None:
     """Insert a run that another one started; if it is there already, nothing. `sealed`: as of `insert_run`."""
     with conn.transaction():
         if conn.execute("select 1 from runs where run = $1", (run.run,)).fetchone() is None:
@@ -342,7 +342,7 @@ def set_run_option(conn: Connection, run: str, name: str, value: Mapping[str, An
             conn.update("runs", {"options": text}, {"run": run})
 
 
-def merge_into_stored_input(
+def update_known_input_fields(
     conn: Connection, run: str, stored_input: str, changes: Mapping[str, Any]
 ) -> dict[str, Any]:
     """The input of a run that has no checkpoint yet, with what is asked now; kept, because a replay reads it."""

@@ -30,8 +30,12 @@ from langgraph.checkpoint.base import (
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.types import Interrupt
 
-from interlock.engine.store.approvals import read_keys_of_answered_interrupts
-from interlock.engine.store.checkpoints import compress_row, decode_checkpoint, decompress_row
+from interlock.engine.store.approvals import read_request_keys_by_answered_interrupt
+from interlock.engine.store.checkpoints import (
+    compress_row_if_long,
+    decode_checkpoint_to_plain_values,
+    decompress_row,
+)
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.runs import read_ended_subtask_status
 from interlock.engine.store.steps import StepLog
@@ -71,8 +75,8 @@ class Serde(JsonPlusSerializer):
 
     def dumps_typed(self, obj: Any) -> tuple[str, bytes]:
         if not self._keeps_classes or obj is None or isinstance(obj, bytes | bytearray):
-            return compress_row(*super().dumps_typed(obj))
-        return compress_row("msgpack", make_class_preserving_encoder()(obj))
+            return compress_row_if_long(*super().dumps_typed(obj))
+        return compress_row_if_long("msgpack", make_class_preserving_encoder()(obj))
 
     def loads_typed(self, data: tuple[str, bytes]) -> Any:
         return super().loads_typed(decompress_row(*data))
@@ -249,16 +253,18 @@ class Saver(BaseCheckpointSaver[int]):
         thread, ns = _thread_and_namespace(config)
         values, saved = checkpoint["channel_values"], (config, checkpoint, metadata, new_versions)
         self.check_storable({key: values[key] for key in new_versions if key in values})
-        with self._buffer_until_commit():
+        with self._buffer_or_commit_at_end():
             if ns:
                 if metadata.get("source") == "input":  # it started in the task of its own node
-                    self.steps.save_inner_tasks(self.conn, thread, checkpoint["id"], ns.rpartition(":")[2])
+                    self.steps.save_inner_task_steps(
+                        self.conn, thread, checkpoint["id"], ns.rpartition(":")[2]
+                    )
                 self._waiting[thread, ns] = _BufferedRows([saved], [])  # its earlier rows are obsolete
             else:
                 if metadata.get("source") == "loop" and config["configurable"].get("checkpoint_id"):  # pyright: ignore[reportTypedDictNotRequiredAccess]
                     self._drop_superstep_rows(thread)
                 self._buffered_rows(thread, "").checkpoints.append(saved)
-                self._update_run_row(thread, checkpoint, metadata)
+                self._update_run_row_and_root_step(thread, checkpoint, metadata)
         return _make_config(thread, ns, checkpoint["id"])
 
     def put_writes(
@@ -272,11 +278,11 @@ class Saver(BaseCheckpointSaver[int]):
         if "__error__" in channels:  # a failed task is given its newest answer again: it isn't another one
             writes = [(channel, value) for channel, value in writes if channel != "__resume__"]
         path = stored_channels.add_node_to_payload_path(task_path, self.steps.find_node_of_task(task_id))
-        with self._buffer_until_commit():
+        with self._buffer_or_commit_at_end():
             self._buffered_rows(thread, ns).writes.append((config, writes, task_id, path))
             for channel, value in writes:
                 if channel == "__interrupt__":
-                    self._record_interrupts(thread, value)
+                    self._link_requests_to_interrupts(thread, value)
             # A resumed task also writes the answer it took; only further writes make it a step.
             if not channels <= stored_channels.BOOKKEEPING and not channels & {
                 "__interrupt__",
@@ -285,17 +291,17 @@ class Saver(BaseCheckpointSaver[int]):
                 self._drop_rows_inside_task(thread, task_id)
                 if not stored_channels.is_input_task(task_path):
                     checkpoint = str(config["configurable"]["checkpoint_id"])  # pyright: ignore[reportTypedDictNotRequiredAccess]
-                    self.steps.save_finished_task(self.conn, thread, ns, checkpoint, task_id, task_path)
+                    self.steps.save_finished_task_steps(self.conn, thread, ns, checkpoint, task_id, task_path)
             for channel, error in writes:
                 if channel == "__error__" and isinstance(error, Exception):  # not what cancelled it
                     checkpoint = str(config["configurable"]["checkpoint_id"])  # pyright: ignore[reportTypedDictNotRequiredAccess]
                     why = exception_line(error)
-                    self.steps.save_failed_task(self.conn, thread, ns, checkpoint, task_id, why)
+                    self.steps.save_failed_task_step(self.conn, thread, ns, checkpoint, task_id, why)
         if "__interrupt__" in channels:
             self.conn.flush()
 
     @contextmanager
-    def _buffer_until_commit(self) -> Generator[None]:
+    def _buffer_or_commit_at_end(self) -> Generator[None]:
         """Buffer what is saved inside until the driver's next commit; other connections commit it at the end."""
         if self.conn.buffers:
             with (
@@ -349,16 +355,20 @@ class Saver(BaseCheckpointSaver[int]):
         ]:
             self._delete_namespace(thread, ns)
 
-    def _update_run_row(self, thread: str, checkpoint: Checkpoint, metadata: CheckpointMetadata) -> None:
-        status, outcome = self._compute_status(checkpoint["channel_values"], self._current_run_status(thread))
+    def _update_run_row_and_root_step(
+        self, thread: str, checkpoint: Checkpoint, metadata: CheckpointMetadata
+    ) -> None:
+        status, outcome = self._status_and_outcome_from_values(
+            checkpoint["channel_values"], self._current_run_status(thread)
+        )
         self._statuses[thread] = status
         self.steps.root_step = metadata.get("step", 0)
         self.steps.on_root_step(self.steps.root_step)
         row = {"step": metadata.get("step", 0), "updated": unix_time(), "status": status, "outcome": outcome}
         self.conn.update("runs", row, {"run": thread})
 
-    def _compute_status(self, values: dict[str, Any], before: str) -> tuple[str, str]:
-        return compute_run_status(values, self._outcome, before)
+    def _status_and_outcome_from_values(self, values: dict[str, Any], before: str) -> tuple[str, str]:
+        return compute_status_and_outcome(values, self._outcome, before)
 
     def _current_run_status(self, thread: str) -> str:
         """The run's status so far."""
@@ -372,7 +382,7 @@ class Saver(BaseCheckpointSaver[int]):
         """Whether a nested graph's rows end with the superstep that it ran in."""
         return True
 
-    def _record_interrupts(self, thread: str, interrupts: Any) -> None:
+    def _link_requests_to_interrupts(self, thread: str, interrupts: Any) -> None:
         for item in interrupts:
             if isinstance(item, Interrupt):
                 key: object = item.value  # pyright: ignore[reportUnknownMemberType,reportUnknownVariableType]
@@ -388,14 +398,14 @@ class Saver(BaseCheckpointSaver[int]):
     def record_graph_code(self, run: str, app: Any) -> None:
         """Keep what a later replay compares of the graph as it is now."""
 
-    def record_run_end(self, run: str) -> None:
+    def mark_run_done_if_needed(self, run: str) -> None:
         """Note that a run is done, where its checkpoints don't say so."""
 
-    def find_unknown_state_keys(self, values: Iterable[str], known: Container[str]) -> Sequence[str]:
+    def find_unknown_state_keys(self, keys: Iterable[str], known: Container[str]) -> Sequence[str]:
         """Return stored keys of a state that would strand a run, as today's graph doesn't know them."""
-        return [key for key in values if key not in known and not stored_channels.is_internal_channel(key)]
+        return [key for key in keys if key not in known and not stored_channels.is_internal_channel(key)]
 
-    def ask_at_breakpoints(self, run: str, app: Any, snapshot: Any) -> set[str]:  # noqa: ARG002 - a LangGraph graph has some
+    def ask_and_list_open_breakpoints(self, run: str, app: Any, snapshot: Any) -> set[str]:  # noqa: ARG002 - a LangGraph graph has some
         """Return the breakpoints that a run stands at and nobody has let it pass yet."""
         return set()
 
@@ -404,7 +414,7 @@ class Saver(BaseCheckpointSaver[int]):
 
         `interrupts`: interrupt id → its value.
         """
-        answered = read_keys_of_answered_interrupts(self.conn, run)
+        answered = read_request_keys_by_answered_interrupt(self.conn, run)
         return {
             name: True
             for name, value in interrupts.items()
@@ -420,7 +430,7 @@ class Saver(BaseCheckpointSaver[int]):
             if node:
                 self.on_stored_value(f"State key {key!r}, which node {node!r} wrote,", value)
             if wrong := describe_unstorable_value(value, self.known, self.serde):
-                writer = node or self.steps.find_writer_of_key(key)
+                writer = node or self.steps.find_sole_writer_of_key(key)
                 where = f"Node {writer!r} failed: state" if writer else "State"
                 raise RunError(
                     f"{where} key {key!r} holds a value that can't be stored: {wrong}. Expected JSON-like values, "
@@ -464,7 +474,9 @@ def decode_row_value(row: tuple[str, bytes]) -> Any:
     """The value of a checkpoint's or a write's row (type, bytes), with the contents of objects in their place: their
     classes may not be imported here.
     """
-    return decode_checkpoint(*row) if row[0].startswith("msgpack") else Serde().loads_typed(row)
+    return (
+        decode_checkpoint_to_plain_values(*row) if row[0].startswith("msgpack") else Serde().loads_typed(row)
+    )
 
 
 def _make_config(thread: str, ns: str, name: str) -> RunnableConfig:
@@ -477,7 +489,9 @@ def _thread_and_namespace(config: RunnableConfig) -> tuple[str, str]:
     return str(where["thread_id"]), str(where.get("checkpoint_ns", ""))
 
 
-def compute_run_status(values: dict[str, Any], key: str, before: str = "open") -> tuple[str, str]:
+def compute_status_and_outcome(
+    values: dict[str, Any], outcome_key: str, before: str = "open"
+) -> tuple[str, str]:
     """A root checkpoint's (status, outcome): `open` while a node or a task is due, else how it ended.
 
     `docs/internals.md#when-a-run-is-over`.
@@ -488,7 +502,7 @@ def compute_run_status(values: dict[str, Any], key: str, before: str = "open") -
     running = "running" if before == "open" else next_state(RunChart, before, "drive")
     if stored_channels.has_due_work(values):
         return "open", ""
-    outcome = str(values.get(key) or "done")
+    outcome = str(values.get(outcome_key) or "done")
     event = "finish" if outcome in ENDED_WELL else "cancel" if outcome == "cancelled" else "fail"
     return next_state(RunChart, running, event), "done" if event == "finish" else outcome
 

@@ -96,12 +96,12 @@ class SqlSnapshots:
             return
         round_, commit = self._newest
         if round_ != key.message:
-            commit = await self._take_snapshot()
+            commit = await self._take_snapshot_or_disable()
         if self._why:
-            self._record_unsaved_call(key)
+            self._record_call_without_snapshot(key)
         if commit and self._made:
             if self.keep_ignored is not None:
-                await self._keep_ignored_tests(self._made.repository, commit)
+                await self._commit_ignored_tests_once(self._made.repository, commit)
             where = dict(zip(TABLE["snapshots"].key, place, strict=True))
             order = {
                 "seq": len(self._snapshotted_calls),
@@ -112,7 +112,7 @@ class SqlSnapshots:
             self.conn.insert("snapshots", row)
             self._snapshotted_calls[place] = False
 
-    async def _keep_ignored_tests(self, repository: "ShadowRepository", commit: str) -> None:
+    async def _commit_ignored_tests_once(self, repository: "ShadowRepository", commit: str) -> None:
         """Before the first change, keep tests that the snapshot doesn't hold."""
         async with self._beginning:
             keep = self.keep_ignored
@@ -126,7 +126,7 @@ class SqlSnapshots:
                         asyncio.to_thread(keep, repository, f"refs/ignored/{self.run}", commit)
                     )
                     if self.conn.blobs:
-                        await self._store_snapshot(repository, kept)
+                        await self._store_snapshot_if_missing(repository, kept)
                     found = KeptIgnoredTests(repository.name, kept)
                 except (RunError, OSError) as error:
                     found = KeptIgnoredTests(repository.name, "", f"{_WHY}: {str(error).rstrip('.')}.")
@@ -149,23 +149,25 @@ class SqlSnapshots:
         """List this run and those that share records with it."""
         return encode_json_keys_parameter([self.run, *list_related_runs(self.conn, self.run)])
 
-    def _record_unsaved_call(self, key: CallKey) -> None:
+    def _record_call_without_snapshot(self, key: CallKey) -> None:
         """Keep which call changes files that nothing can take back."""
-        kept = find_unsaved_calls_in_options(read_options(self.conn, self.run)) or UnsavedCalls(
-            self._why, [], 0
-        )
+        kept = find_calls_without_snapshots_in_options(
+            read_options(self.conn, self.run)
+        ) or CallsWithoutSnapshots(self._why, [], 0)
         name = f"{key.message}.{key.index}.{key.attempt}"
         if name in kept.calls:
             return
         if len(kept.calls) < _MOST_UNSAVED:
-            kept = UnsavedCalls(self._why, [*kept.calls, name], 0)
+            kept = CallsWithoutSnapshots(self._why, [*kept.calls, name], 0)
         else:
             kept = kept._replace(more=kept.more + 1)
         set_run_option(self.conn, self.run, UNSAVED, kept._asdict())
 
     async def snapshot_after_call(self, key: CallKey, changed: str = "") -> None:
         place = self._row_key(key)
-        if self._snapshotted_calls.get(place) is False and (commit := await self._take_snapshot(changed)):
+        if self._snapshotted_calls.get(place) is False and (
+            commit := await self._take_snapshot_or_disable(changed)
+        ):
             self._snapshotted_calls[place], self._newest = True, (key.message, commit)
             where = dict(zip(TABLE["snapshots"].key, place, strict=True))
             self.conn.update("snapshots", {"after": commit}, where)
@@ -188,7 +190,7 @@ class SqlSnapshots:
         except (RunError, OSError) as error:  # snapshots taken so far stay
             self.emit(ErrorEvent(severity="warning", message=f"Snapshots couldn't be tidied up: {error}"))
 
-    async def compare_with_start(self) -> ChangesSinceStart | None:
+    async def snapshot_changes_since_start(self) -> ChangesSinceStart | None:
         """Return the workspace when the run began, or a run that it belongs to, and now.
 
         None: nothing has been changed since. Raises `RunError` if that can't be told.
@@ -209,21 +211,21 @@ class SqlSnapshots:
         )
         if not begun.fetchone() and self.make is not None:
             return None
-        commit = await self._take_snapshot()
+        commit = await self._take_snapshot_or_disable()
         first = self._find_first_snapshot(self._made.repository) if commit and self._made else None
         if first is None or self._made is None:
             raise RunError("There is no snapshot of the files that it began with.")
         repository, (run, name, before) = self._made.repository, first
-        if not self._fetch_commit(repository, name, before):
+        if not self._fetch_commit_if_missing(repository, name, before):
             raise RunError("The snapshot of the files that it began with is gone.")
         ignored = find_ignored_tests_in_options(read_options(self.conn, run))
         if ignored is None or not ignored.commit:
             raise RunError(ignored.why if ignored else f"{_WHY}: none were kept when the run began.")
-        if not self._fetch_commit(repository, ignored.repository, ignored.commit):
+        if not self._fetch_commit_if_missing(repository, ignored.repository, ignored.commit):
             raise RunError(f"{_WHY}: those that it began with are gone.")
         return ChangesSinceStart(repository, before, commit, ignored.commit)
 
-    def _fetch_commit(self, repository: "ShadowRepository", name: str, commit: str) -> bool:
+    def _fetch_commit_if_missing(self, repository: "ShadowRepository", name: str, commit: str) -> bool:
         """Whether a commit that this repository lacks could be brought from the store, or from another repository."""
         if self.conn.blobs:
             fetch_snapshot_if_missing(self.conn, repository, commit)
@@ -233,7 +235,7 @@ class SqlSnapshots:
             )
         return not repository.find_missing_snapshots([commit])
 
-    async def _take_snapshot(self, changed: str = "") -> str:
+    async def _take_snapshot_or_disable(self, changed: str = "") -> str:
         """The commit; empty: none was taken."""
         if self.make is None:
             return ""
@@ -241,7 +243,7 @@ class SqlSnapshots:
             self._made = made = self._made or self.make()
             commit = await await_despite_cancel(self._take_snapshot_with_progress(made, changed))
             if self.conn.blobs:
-                await self._store_snapshot(made.repository, commit)
+                await self._store_snapshot_if_missing(made.repository, commit)
                 await self._store_clone_commits()
             return commit
         except (RunError, OSError) as error:
@@ -269,7 +271,7 @@ class SqlSnapshots:
             self.emit(Progress(what=SAVING, done=1, total=1, unit="files"))
         return commit
 
-    async def _store_snapshot(self, repository: "ShadowRepository", commit: str) -> None:
+    async def _store_snapshot_if_missing(self, repository: "ShadowRepository", commit: str) -> None:
         """As `keep_commit`, with git in another thread: parallel tasks use the connection in this one."""
         if find_first_stored_commit(self.conn, [commit]):
             return
@@ -325,7 +327,7 @@ def list_snapshots(home: Path, run: str) -> list[Snapshot]:
     return [s if s.after else s._replace(after=then) for s, then in zip(found, nexts, strict=True)]
 
 
-class UnsavedCalls(NamedTuple):
+class CallsWithoutSnapshots(NamedTuple):
     """Calls that may have changed files while no snapshots were taken."""
 
     why: str
@@ -335,19 +337,19 @@ class UnsavedCalls(NamedTuple):
     """Further ones."""
 
 
-def read_unsaved_calls(home: Path, run: str) -> UnsavedCalls | None:
+def read_calls_without_snapshots(home: Path, run: str) -> CallsWithoutSnapshots | None:
     """The run's calls whose changes can't be taken back; None: there are none."""
     with open_reader(home) as conn:
-        return find_unsaved_calls_in_options(read_options(conn, run)) if conn else None
+        return find_calls_without_snapshots_in_options(read_options(conn, run)) if conn else None
 
 
-def find_unsaved_calls_in_options(options: Mapping[str, Any]) -> UnsavedCalls | None:
+def find_calls_without_snapshots_in_options(options: Mapping[str, Any]) -> CallsWithoutSnapshots | None:
     """As `unsaved`, of a run's options."""
     found: Mapping[str, Any] | None = options.get(UNSAVED)
-    return UnsavedCalls(found["why"], found["calls"], found["more"]) if found else None
+    return CallsWithoutSnapshots(found["why"], found["calls"], found["more"]) if found else None
 
 
-def list_planned_paths(home: Path, run: str) -> list[tuple[str, str]]:
+def list_call_keys_and_planned_paths(home: Path, run: str) -> list[tuple[str, str]]:
     """Key and path of each call that planned to write a file."""
     sql = "select message, idx, attempt, planned from journal where run = $1 and planned is not null"
     return [

@@ -238,7 +238,7 @@ class Sqlite(Adapter):
             )
         return found == SCHEMA_VERSION if found else None
 
-    def migrate_schema(self, conn: SqliteConnection) -> None:
+    def create_or_migrate_schema(self, conn: SqliteConnection) -> None:
         schema = files("interlock.engine.store").joinpath("schema.sql").read_text(encoding="utf-8")
         with conn.transaction():
             for _, table, name, kind, held in ADDED_COLUMNS:

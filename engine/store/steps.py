@@ -83,7 +83,7 @@ class StepLog:
         self._one = threading.Lock()
         self._redact = redact
         self._conn, self._run = conn, run
-        self._seq, self.root_step = (-1, 0) if conn is None else _read_last_numbers(conn, run)
+        self._seq, self.root_step = (-1, 0) if conn is None else _read_last_seq_and_root_step(conn, run)
         self.on_root_step: Callable[[int], None] = lambda _: None
         """Called with the number of each root step that is saved."""
 
@@ -106,7 +106,7 @@ class StepLog:
         """The node that runs in a task; empty: it hasn't started here."""
         return self._notes[task].node if task in self._notes else ""
 
-    def find_writer_of_key(self, key: str) -> str:
+    def find_sole_writer_of_key(self, key: str) -> str:
         """The node that wrote a state key in this superstep; empty: not one alone."""
         found = {note.node for note in self._notes.values() if key in note.keys}
         return found.pop() if len(found) == 1 else ""
@@ -118,7 +118,7 @@ class StepLog:
         note.ms, note.keys = ms, tuple(keys)
         self._move_inner_notes(task, note)
 
-    def record_failure(self, task: str) -> None:
+    def invalidate_replies_of_failed_node(self, task: str) -> None:
         if self._conn is not None:
             sql = (
                 "select task, ordinal from model_calls where run = $1 and task like $2 || '#%' "
@@ -185,11 +185,11 @@ class StepLog:
             until = max(until, end)
         return total
 
-    def save_finished_task(
+    def save_finished_task_steps(
         self, conn: Connection, run: str, namespace: str, checkpoint: str, task: str, task_path: str
     ) -> None:
         """Save the rows of a finished task; one without a note is a nested graph, named in the task's path."""
-        rows = [*self._take_inner_rows(conn, run, checkpoint, task)]
+        rows = [*self._pop_inner_step_rows(conn, run, checkpoint, task)]
         self._insert_task_decisions(conn, run, task)
         now = unix_time()
         note = self._notes.pop(task, None) or _StepNote("", task_path.rpartition(", ")[2], "", now)
@@ -199,7 +199,7 @@ class StepLog:
         rows += self._to_step_rows(run, namespace, checkpoint[-12:], task, notes)
         write_step_rows(conn, rows, self._kinds)
 
-    def save_failed_task(
+    def save_failed_task_step(
         self, conn: Connection, run: str, namespace: str, checkpoint: str, task: str, why: str
     ) -> None:
         """Save the row of a task that raised; nodes that ran before it in its superstep run again with it."""
@@ -212,14 +212,16 @@ class StepLog:
             conn, [*self._to_step_rows(run, namespace, checkpoint[-12:], task, [note])], self._kinds
         )
 
-    def save_inner_tasks(self, conn: Connection, run: str, checkpoint: str, task: str) -> None:
+    def save_inner_task_steps(self, conn: Connection, run: str, checkpoint: str, task: str) -> None:
         """Save the rows of nodes of a graph that ran in its own node's task, and of graphs inside it."""
-        write_step_rows(conn, [*self._take_inner_rows(conn, run, checkpoint, task)], self._kinds)
+        write_step_rows(conn, [*self._pop_inner_step_rows(conn, run, checkpoint, task)], self._kinds)
 
-    def _take_inner_rows(self, conn: Connection, run: str, checkpoint: str, task: str) -> Iterator[StepRow]:
+    def _pop_inner_step_rows(
+        self, conn: Connection, run: str, checkpoint: str, task: str
+    ) -> Iterator[StepRow]:
         task, superstep = inner_task_id(task), inner_task_id(checkpoint[-12:])
         if inner_task_id(task) in self._notes:
-            yield from self._take_inner_rows(conn, run, superstep, task)
+            yield from self._pop_inner_step_rows(conn, run, superstep, task)
         if note := self._notes.pop(task, None):
             self._insert_task_decisions(conn, run, task)
             # The graph's next node may run in this same checkpoint, and comes after these.
@@ -264,13 +266,15 @@ class _Where(NamedTuple):
     mark: str
 
 
-def write_step_rows(conn: Connection, steps: Iterable[StepRow], kinds: set[int]) -> None:
-    """With the connection's next commit. `kinds`: those that it has written."""
-    placed = ((place, step, _split_mark(step)) for place, step in enumerate(steps))
+def write_step_rows(conn: Connection, steps: Iterable[StepRow], written_kinds: set[int]) -> None:
+    """With the connection's next commit. `written_kinds`: those that it has written."""
+    placed = ((place, step, _split_task_superstep_and_mark(step)) for place, step in enumerate(steps))
     for (_, root_step, task, superstep), group in groupby(placed, _row_group_key):
         alike = [(step, where.mark) for _, step, where in group]
         (first, _), began = alike[0], min(step.started for step, _ in alike)
-        nodes = [_encode_node_and_insert_kind(conn, step, task, mark, began, kinds) for step, mark in alike]
+        nodes = [
+            _encode_node_and_insert_kind(conn, step, task, mark, began, written_kinds) for step, mark in alike
+        ]
         row = {
             "run": first.run,
             "seq": first.seq,
@@ -289,19 +293,19 @@ def _row_group_key(placed: tuple[int, StepRow, _Where]) -> tuple[int, int, str, 
 
 
 def _encode_node_and_insert_kind(
-    conn: Connection, step: StepRow, task: str, mark: str, began: float, kinds: set[int]
+    conn: Connection, step: StepRow, task: str, mark: str, began: float, written_kinds: set[int]
 ) -> Sequence[object]:
     namespace, own = _namespace_pattern(step.namespace, task)
     shared = (namespace, mark, step.workflow, step.node, step.keys, step.route or "")
     kind = _kind_digest(shared)
-    if kind not in kinds:
+    if kind not in written_kinds:
         conn.insert("step_kinds", {"kind": kind, **dict(zip(_SHARED, shared, strict=True))}, "keep")
-        kinds.add(kind)
+        written_kinds.add(kind)
     node = (kind, round((step.started - began) * 1e6), round(step.ms * 1e3), own, step.reason)
     return node if step.reason else node[: 3 + (own is not None)]
 
 
-def _split_mark(step: StepRow) -> _Where:
+def _split_task_superstep_and_mark(step: StepRow) -> _Where:
     task, dot, mark = step.task.partition(".")
     if not step.superstep.endswith(dot + mark):  # as LangGraph names tasks, both end alike
         return _Where(step.task, step.superstep, "")
@@ -337,7 +341,7 @@ def _shorten_ids(name: str) -> str:
     return _ID.sub(r"\1", name)
 
 
-def _read_last_numbers(conn: Connection, run: str) -> tuple[int, int]:
+def _read_last_seq_and_root_step(conn: Connection, run: str) -> tuple[int, int]:
     """A run's last row number and root step."""
     query = f"select max(seq) from steps where run = $1 and first = {_LAST}"
     (seq,) = conn.execute(query, (run,), tables=_TABLES).fetchone()

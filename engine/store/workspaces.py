@@ -28,7 +28,7 @@ class RunLocation(NamedTuple):
     """`HOST:DIR` of the worker that has it; `NOWHERE`: none has it any more; empty: none had it yet."""
 
 
-def make_extended_moved_from_option(repository: Mapping[str, str], location: str) -> str:
+def moved_from_option_with_location(repository: Mapping[str, str], location: str) -> str:
     """Return the option `moved_from`: the places that a run left, a line each. Files that git ignores stayed there."""
     before = repository.get("moved_from", "").splitlines()
     return "\n".join(dict.fromkeys([*before, location]))
@@ -87,11 +87,11 @@ def record_snapshot_of_person_changes(conn: Connection, run: str, commit: str, *
         kept = read_repository_option(conn, name)
         place = {"at": NOWHERE} if elsewhere else {}
         if elsewhere and kept.get("at", NOWHERE) != NOWHERE:
-            place["moved_from"] = make_extended_moved_from_option(kept, kept["at"])
+            place["moved_from"] = moved_from_option_with_location(kept, kept["at"])
         set_repository_option(conn, name, {**kept, "changed": commit, **place})
 
 
-def change_folder_in_run_rows(
+def change_folder_of_runs_in_same_clone(
     conn: Connection, run: str, old: RunLocation, folder: str, repository: Mapping[str, str], note: str
 ) -> None:
     """Inside a transaction: the run, and those that work with it, have their files in another folder.
@@ -151,8 +151,8 @@ def _change_folder_in_rows(conn: Connection, run: str, old: str, folder: str, pl
     """`planned_condition`: which calls' paths."""
     with keep_sealed(conn, run):
         conn.update("runs", {"workspace": folder}, {"run": run})
-    move_request_paths(conn, run, old, folder)
-    _move_planned_paths(conn, run, old, folder, planned_condition)
+    rebase_open_request_paths(conn, run, old, folder)
+    _rebase_planned_paths(conn, run, old, folder, planned_condition)
 
 
 def set_repository_option(conn: Connection, run: str, repository: Mapping[str, str]) -> None:
@@ -169,7 +169,7 @@ def add_undo_note(conn: Connection, run: str, text: str) -> None:
     conn.insert("undone", {"run": run, "seq": seq, "at": unix_time(), "text": text})
 
 
-def move_request_paths(conn: Connection, run: str, old: str, new: str) -> None:
+def rebase_open_request_paths(conn: Connection, run: str, old: str, new: str) -> None:
     """Move the file paths in pending requests to another folder."""
     rows = conn.execute("select id, request from approvals where run = $1 and answer is null", (run,))
     for name, text in rows.fetchall():
@@ -179,7 +179,7 @@ def move_request_paths(conn: Connection, run: str, old: str, new: str) -> None:
         conn.update("approvals", {"request": json.dumps(request)}, {"id": name})
 
 
-def _move_planned_paths(conn: Connection, run: str, old: str, new: str, condition: str) -> None:
+def _rebase_planned_paths(conn: Connection, run: str, old: str, new: str, condition: str) -> None:
     rows = conn.execute(
         f"select message, idx, attempt, planned from journal where run = $1 and {condition}", (run,)
     )
@@ -216,7 +216,7 @@ def list_undo_notes(home: Path, run: str) -> list[UndoNote]:
     return [UndoNote(at, text, bool(told)) for at, text, told in rows]
 
 
-def copy_undo_notes_to_fork(home: Path, run: str, fork: str) -> None:
+def copy_unreported_undo_notes_to_fork(home: Path, run: str, fork: str) -> None:
     """Let a fork in the same folder tell its model, too, what the run's own hasn't heard yet."""
     if all(one.told for one in list_undo_notes(home, fork)):
         for text in [one.text for one in list_undo_notes(home, run) if not one.told]:

@@ -27,7 +27,7 @@ from interlock.engine.store.foreign_saver import ForeignSaver, LazyMemoryStore
 from interlock.engine.store.runs import NewRun, insert_run, new_run_id, set_run_status
 from interlock.engine.store.sqlite import SqliteConnection, open_sqlite_read_only
 from interlock.engine.store.steps import StepLog, StepRow, write_step_rows
-from interlock.engine.workflows import find_workflow, require_only_graph
+from interlock.engine.workflows import find_workflow, require_only_graph_name
 from interlock.graphs.pipeline import Pipeline
 from interlock.graphs.stored_values import Names, make_type_loader
 from interlock.state.errors import RunError, UserError
@@ -39,7 +39,7 @@ def adopt_thread(workflow: str, url: str, thread: str, options: Options) -> str:
     Raises `UserError` for a thread that isn't there, holds what the graph's types don't name, or stands where this
     graph can't go on. `workflow`: empty: the one that the folder's `langgraph.json` names.
     """
-    workflow = workflow or require_only_graph(options)
+    workflow = workflow or require_only_graph_name(options)
     chosen, source = find_workflow(workflow, options)
     form = chosen.require_thread_format()
     prepared = prepare_run(replace(options, source=source), chosen.needs_model)
@@ -70,13 +70,13 @@ def adopt_thread(workflow: str, url: str, thread: str, options: Options) -> str:
 
 def _write_rows_from_checkpoints(conn: Connection, chosen: Pipeline, saver: ForeignSaver, run: str) -> None:
     """Derive from the checkpoints what the run's lists and pages show."""
-    graph = chosen.declared_graph()
+    graph = chosen.build_uncompiled_graph()
     app: Any = graph.compile(saver)
     config = {"configurable": {"thread_id": run}}
     check_resumable(run, graph, app, cast(Any, SimpleNamespace(config=config, tasks=())), saver)
     snapshot: Any = app.get_state(config, subgraphs=True)
     check_resumable(run, graph, app, snapshot, saver)
-    _write_steps_of_history(conn, run, [*app.get_state_history(config)][::-1], chosen.name)
+    _write_steps_timed_by_checkpoints(conn, run, [*app.get_state_history(config)][::-1], chosen.name)
     for task in _list_innermost_tasks(snapshot):
         for item in task.interrupts:
             saver.write_interrupt_requests(run, item, task.name)
@@ -93,7 +93,9 @@ def _list_innermost_tasks(snapshot: Any) -> list[Any]:
     return found
 
 
-def _write_steps_of_history(conn: Connection, run: str, history: Sequence[Any], workflow: str) -> None:
+def _write_steps_timed_by_checkpoints(
+    conn: Connection, run: str, history: Sequence[Any], workflow: str
+) -> None:
     """Each node that ended, timed by the checkpoints around it."""
     steps: list[StepRow] = []
     for before, after in pairwise(history):

@@ -9,14 +9,14 @@ from typing import Any
 from interlock.engine.read import RunRow, find_run
 from interlock.engine.run_files import (
     RunFiles,
-    find_commit_at_step,
+    find_repository_and_commit_at_step,
     is_run_on_other_host,
-    provide_local_files,
-    read_repository_of_run,
+    provide_run_with_local_files,
+    read_repository_option_of_run,
 )
 from interlock.engine.store import Store
 from interlock.engine.store.blobs import copy_plans_to_fork, open_repository_with_snapshots
-from interlock.engine.store.checkpoints import RootCheckpoint, find_checkpoint_at_step
+from interlock.engine.store.checkpoints import RootCheckpoint, get_checkpoint_at_step
 from interlock.engine.store.run_copies import copy_rows_to_fork, is_run_open, list_undriven_forks
 from interlock.engine.store.runs import new_run_id, read_run_options
 from interlock.graphs import is_pipeline, load_pipeline
@@ -70,7 +70,7 @@ def fork_run(
         fork, folder = _find_unfinished_fork(
             home, run, point, beside, workspace
         ) or _choose_fork_id_and_folder(beside, workspace)
-        with provide_local_files(home, run) as here:
+        with provide_run_with_local_files(home, run) as here:
             staged = _stage_files(home, here, point, folder)
         made = _copy_rows_and_plans(home, run, point, folder, fork)
         try:
@@ -108,7 +108,7 @@ def _find_unfinished_fork(
 
 def find_fork_point(home: Path, run: RunRow, step: int | None) -> _ForkPoint:
     """The root checkpoint of a step. Raises `UserError` naming the existing steps."""
-    at, newest = find_checkpoint_at_step(home, run.run, step)
+    at, newest = get_checkpoint_at_step(home, run.run, step)
     return _ForkPoint(at, newest, newest and run.status == "waiting")
 
 
@@ -118,14 +118,14 @@ def _stage_files(home: Path, run: RunRow, point: _ForkPoint, folder: Path) -> Pa
         raise UserError(f"{str(folder)!r} exists and isn't empty. Give a new folder: --workspace DIR")
     if not folder.parent.is_dir():
         raise UserError(f"No folder {str(folder.parent)!r} to make {folder.name!r} in.")
-    found = None if point.parked else find_commit_at_step(home, run.run, point.at.step)
+    found = None if point.parked else find_repository_and_commit_at_step(home, run.run, point.at.step)
     if found is None:  # the run changed no files, or is parked here: use the current ones
         files = RunFiles(home, run)
-        found = (files.repository_folder.name, files.snapshot_now())
+        found = (files.repository_folder.name, files.finish_restore_and_take_snapshot())
     # Other hosts know a repository by their own folders.
     repository = (
         RunFiles(home, run).repository_folder
-        if read_repository_of_run(home, run.run)
+        if read_repository_option_of_run(home, run.run)
         else home / "snapshots" / found[0]
     )
     staged = folder.with_name(f".interlock-fork-{run.run}")
@@ -177,9 +177,9 @@ def _run_columns_at_step(point: _ForkPoint, run: RunRow) -> dict[str, Any]:
         return {**now, "status": "open", "outcome": "", "error": None}
     if point.newest:
         return now
-    from interlock.engine.store.saver import compute_run_status
+    from interlock.engine.store.saver import compute_status_and_outcome
 
     # A user's workflow isn't loaded here: assume the usual key.
     key = load_pipeline(run.workflow).outcome if is_pipeline(run.workflow) else "status"
-    status, outcome = compute_run_status(point.at.values, key)
+    status, outcome = compute_status_and_outcome(point.at.values, key)
     return {**now, "status": status, "outcome": outcome, "error": None}

@@ -21,14 +21,18 @@ from interlock.engine.masking import load_folder_redactor
 from interlock.engine.read import RunRow, list_step_rows
 from interlock.engine.store import Store
 from interlock.engine.store.approvals import SqlApprovals
-from interlock.engine.store.checkpoints import decode_checkpoint
-from interlock.engine.store.foreign_saver import list_task_writes, make_saver, read_node_sources
+from interlock.engine.store.checkpoints import decode_checkpoint_to_plain_values
+from interlock.engine.store.foreign_saver import (
+    list_channels_written_by_root_tasks,
+    make_saver,
+    read_node_sources,
+)
 from interlock.engine.store.run_copies import read_answered_requests
 from interlock.engine.store.runs import read_run_options
 from interlock.engine.store.steps import StepLog
 from interlock.graphs.foreign_callbacks import redirect_stdout_and_catch_exits
 from interlock.graphs.foreign_interrupts import RecordedAnswers
-from interlock.graphs.foreign_node_sources import node_sources
+from interlock.graphs.foreign_node_sources import node_digests_and_fixed_channels
 from interlock.graphs.foreign_requests import format_payload_for_display
 from interlock.graphs.langgraph_internals import (
     QUESTIONS,
@@ -89,7 +93,7 @@ async def replay_recorded_supersteps(
     store = Store(home)
     with closing(store.connect()) as conn:
         saver: Any = make_saver(chosen, conn, StepLog(), SqlApprovals(conn, row.run), store.path)
-        app: Any = chosen.declared_graph().compile(saver)
+        app: Any = chosen.build_uncompiled_graph().compile(saver)
         if replacement and replacement.node not in app.nodes:
             has = ", ".join(name for name in app.nodes if not is_hidden_node(name))
             raise UserError(f"{chosen.name!r} has no node {replacement.node!r}. It has the nodes: {has}.")
@@ -152,13 +156,15 @@ class _RecordedRun:
             load_folder_redactor(Path(row.workspace), home).redact_request,
         )
         self._sources = read_node_sources(options)
-        self._today = node_sources(app)
+        self._today = node_digests_and_fixed_channels(app)
         steps = list_step_rows(home, row.run)
         self._started = {step["task"]: step["started"] for step in steps}
         self._nodes = {step["task"]: step["node"] for step in steps}
         self._tasks: dict[str, dict[str, str]] = {}
         """Checkpoint → task → node, of those that wrote an update."""
-        for (name, task), rows in groupby(list_task_writes(conn, row.run), lambda row: row[:2]):
+        for (name, task), rows in groupby(
+            list_channels_written_by_root_tasks(conn, row.run), lambda row: row[:2]
+        ):
             wrote = [
                 (node, channel) for *_, node, channel in rows if channel not in (*BOOKKEEPING, _RETURNED)
             ]
@@ -282,7 +288,7 @@ def _sort_visible_nodes(nodes: Iterable[str]) -> tuple[str, ...]:
 
 def _plain_channel_values(saver: Any, checkpoint: Any) -> dict[str, Any]:
     """The values of a checkpoint, with the contents of objects in their place."""
-    return decode_checkpoint(*saver.serde.dumps_typed(checkpoint))["channel_values"]
+    return decode_checkpoint_to_plain_values(*saver.serde.dumps_typed(checkpoint))["channel_values"]
 
 
 def list_differing_state_keys(superstep: Superstep) -> list[str]:

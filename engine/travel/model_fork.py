@@ -30,7 +30,7 @@ from interlock.engine.travel.replay import (
     list_later_prompts,
     list_replay_points,
     load_recorded_run,
-    read_root_path,
+    read_root_node_path,
 )
 from interlock.graphs.pipeline import Pipeline
 from interlock.graphs.stored_channels import pending_input
@@ -59,7 +59,7 @@ async def fork_and_drive_with_model(
     fork = fork_run(home, row.run, recorded[0].step if step is None else step)
     _set_fork_model(home, fork.run, model)
     outcome = await _drive_fork(home, row.run, fork, options, renderers)
-    paths = Paths(read_root_path(home, row.run), read_root_path(home, fork.run))
+    paths = Paths(read_root_node_path(home, row.run), read_root_node_path(home, fork.run))
     return ModelForkResult(
         fork, _find_first_divergent_step(recorded, list_replay_points(home, fork.run, chosen)), paths, outcome
     )

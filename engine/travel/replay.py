@@ -60,7 +60,7 @@ from interlock.engine.travel.replay_services import (
     read_replay_record,
     replace_tools_and_hooks_with_record,
 )
-from interlock.engine.workflows import error_line_number, execute_file, load_recorded_workflow
+from interlock.engine.workflows import error_line_number, execute_file_as_module, load_recorded_workflow
 from interlock.graphs.graph_changes import replace_node_when
 from interlock.graphs.langgraph_node import Node
 from interlock.graphs.pipeline import Pipeline
@@ -94,7 +94,7 @@ class NodeSwap:
         except SetupError as error:
             raise UserError(f"{self.source} doesn't fit {pipeline.name!r}: {error}") from error
 
-    def attach_to_services(self, services: DriveServices) -> DriveServices:
+    def track_steps_of_services(self, services: DriveServices) -> DriveServices:
         if isinstance(services.deps.steps, StepLog):
             self._steps = services.deps.steps
         return services
@@ -122,7 +122,7 @@ def _load_function(file: Path, name: str, is_node: Callable[[Any], object] | Non
     code = b""
     try:
         code = file.read_bytes()
-        found: Any = execute_file(file, code).__dict__
+        found: Any = execute_file_as_module(file, code).__dict__
     except OSError as error:
         raise ConfigError(f"{str(file)!r} can't be read ({error.strerror}); {_FORM}.") from error
     except THEIR_ERRORS as error:
@@ -205,11 +205,11 @@ async def replay_run(
                 f" until then. To repeat it up to a step: interlock replay {row.run} --until STEP"
             )
         if found is not None:
-            found["requests"] = _list_first_differing_requests(home, store.home, row.run)
+            found["requests"] = _describe_first_differing_requests_by_role(home, store.home, row.run)
             error = outcome.error if outcome else None
             is_script = error and error.get("type") == "script"
             found["error"] = {**error, "message": _NO_REPLY} if error and is_script else error
-        ways = Paths(_root_path_until_step(taken, last), read_root_path(store.home, row.run, last))
+        ways = Paths(_root_node_path_until_step(taken, last), read_root_node_path(store.home, row.run, last))
     roots = (step for step in taken if not step.failed)
     ran = sum(step.ms for step in roots if last is None or step.step <= last) / 1000
     return ReplayResult(row.run, within, recorded, found, ways, ran, took)
@@ -239,7 +239,7 @@ def list_nodes_of_live_replay(home: Path, name: str, until: int | None = None) -
     """Return the nodes that a live replay of a run runs. Raise `UserError` if its workflow has none."""
     row, chosen, _ = load_recorded_run(home, name)
     chosen.should_run_nodes_in_replay(live=True)
-    return read_root_path(home, row.run, until)
+    return read_root_node_path(home, row.run, until)
 
 
 async def _replay_langgraph(
@@ -255,7 +255,7 @@ async def _replay_langgraph(
     made = await replay_recorded_supersteps(home, row, chosen, None if instead else until, instead)
     took = time.monotonic() - started
     points = [
-        _make_replay_point(one.step, one.replayed, chosen.state_to_compare(one.now))
+        _make_replay_point(one.step, one.replayed, chosen.replay_comparable_state(one.now))
         for one in made
         if one.now is not None
     ]
@@ -313,16 +313,16 @@ def load_recorded_run(home: Path, name: str) -> tuple[RunRow, Pipeline, list[Rep
     return row, chosen, list_replay_points(home, row.run, chosen)
 
 
-def read_root_path(home: Path, run: str, until: int | None = None) -> list[tuple[str, int]]:
+def read_root_node_path(home: Path, run: str, until: int | None = None) -> list[tuple[str, int]]:
     """The path of a run, up to a root step."""
-    return _root_path_until_step(_list_root_steps(home, run), until)
+    return _root_node_path_until_step(_list_root_steps(home, run), until)
 
 
 def _list_root_steps(home: Path, run: str) -> list[Step]:
     return steps_from_rows(home, run, list_root_step_rows(home, run))
 
 
-def _root_path_until_step(taken: Sequence[Step], until: int | None) -> list[tuple[str, int]]:
+def _root_node_path_until_step(taken: Sequence[Step], until: int | None) -> list[tuple[str, int]]:
     within = (step for step in taken if until is None or step.step <= until)
     return count_consecutive_root_nodes([step for step in within if not is_hidden_node(step.node)])
 
@@ -333,7 +333,7 @@ def list_replay_points(home: Path, run: str, chosen: Pipeline) -> list[ReplayPoi
     found: dict[int, ReplayPoint] = {}
     for one in list_root_checkpoints(home, run):
         found[one.step] = _make_replay_point(
-            one.step, nodes.get(one.step, ()), chosen.state_to_compare(one.values)
+            one.step, nodes.get(one.step, ()), chosen.replay_comparable_state(one.values)
         )
     return [found[number] for number in sorted(found)]
 
@@ -370,7 +370,7 @@ def describe_divergent_step(old: ReplayPoint | None, new: ReplayPoint | None) ->
     return {"step": one.step if (one := old or new) else 0, **sides}
 
 
-def _list_first_differing_requests(home: Path, other: Path, run: str) -> list[str]:
+def _describe_first_differing_requests_by_role(home: Path, other: Path, run: str) -> list[str]:
     """The first request of each role that differs from the recorded one."""
     was, found = read_request_hashes(home, run), dict[str, str]()
     for (agent, role, ordinal), digest in read_request_hashes(other, run).items():
@@ -400,7 +400,7 @@ class _ReplayEnd:
         """Whether a person or a signal ended it before."""
         return bool(self.stop.why) and not self._reached
 
-    def attach_to_services(self, services: DriveServices) -> DriveServices:
+    def install_stop_at_last_step(self, services: DriveServices) -> DriveServices:
         if services.journal.run == self._run and isinstance(services.deps.steps, StepLog):
             services.deps.steps.on_root_step = self._stop_at_last_step
         return services
@@ -431,7 +431,7 @@ async def _drive_replay(
         begun[:] = [own]
         if own.journal.run not in records:
             records[own.journal.run] = read_replay_record(own, hooked)
-        rewired = swap.attach_to_services(own) if swap else end.attach_to_services(own)
+        rewired = swap.track_steps_of_services(own) if swap else end.install_stop_at_last_step(own)
         return replace_tools_and_hooks_with_record(rewired, records[own.journal.run])
 
     origins = [*_list_fork_origins(home, row)]
@@ -442,7 +442,10 @@ async def _drive_replay(
     workflows: dict[str, tuple[Pipeline, Pipeline]] = {}
     hooked = read_first_input(store.home, row.run).get("hooked", "")
     options = Options(
-        home=store.home, workspace=_choose_replay_folder(row, store), fake=script, env=dict(os.environ)
+        home=store.home,
+        workspace=_choose_or_create_replay_folder(row, store),
+        fake=script,
+        env=dict(os.environ),
     )
 
     def workflow(own: Pipeline) -> Pipeline:
@@ -475,10 +478,10 @@ async def _drive_replay(
 def _request_identity(chosen: Pipeline, request: Mapping[str, Any]) -> str:
     """Return what a request asks: its number is another one where parallel calls ask in another order."""
     shown = {key: request.get(key) or None for key in ("kind", "tool_name", "args", "questions", "agent")}
-    return json.dumps([shown, *chosen.request_identity(request)], sort_keys=True)
+    return json.dumps([shown, *chosen.request_identity_across_replays(request)], sort_keys=True)
 
 
-def _choose_replay_folder(row: RunRow, store: Store) -> Path:
+def _choose_or_create_replay_folder(row: RunRow, store: Store) -> Path:
     """The run's own, for its workflow and its settings; where that is gone, or on another host, an empty one."""
     if (own := Path(row.workspace)).is_dir():
         return own

@@ -26,7 +26,11 @@ from interlock.engine.store.run_copies import (
     read_recorded_server_replies,
 )
 from interlock.engine.store.runs import read_options, read_run_options
-from interlock.graphs.graph_changes import nondeterministic_nodes, replace_node_when, replay_subgraph
+from interlock.graphs.graph_changes import (
+    nondeterministic_nodes_and_subgraphs,
+    replace_node_when,
+    replay_subgraph,
+)
 from interlock.graphs.langgraph_node import Node
 from interlock.graphs.pipeline import Pipeline
 from interlock.graphs.user_nodes import run_or_replay_node
@@ -87,7 +91,7 @@ def read_replay_record(services: DriveServices, hooked_events: str) -> ReplayRec
     """Read the record. `hooked_events`: the events that had hooks."""
     journal = services.journal
     hooks = RecordedHooks(hooked_events, journal.conn, journal.outputs, journal.run)
-    chain = SqlChain(journal.conn).list_all_message_records(journal.run)
+    chain = SqlChain(journal.conn).list_message_records_with_parents(journal.run)
     messages = [(parent, services.transcript.read_message(name)) for name, parent in chain]
     undone: dict[str, list[str]] = {}
     for parent, message in messages:
@@ -171,8 +175,8 @@ class RecordedContext:
     def __init__(self, inner: ContextSource, shown: Set[str], was_in_git: bool) -> None:
         self._inner, self._shown, self._was_in_git = inner, shown, was_in_git
 
-    def system_facts(self) -> SystemFacts:
-        facts = self._inner.system_facts()
+    def system_prompt_facts(self) -> SystemFacts:
+        facts = self._inner.system_prompt_facts()
         return replace(facts, in_git=facts.in_git or self._was_in_git)
 
     def load_subdirectory_memory_files(
@@ -315,7 +319,7 @@ class RecordedChecks:
     must_pass_with_original_tests: bool
     ends: list[CheckEnd]
 
-    def is_test(self, path: str) -> bool:
+    def is_test_or_settings(self, path: str) -> bool:
         return CheckTable(self.command).is_test_or_settings(path)
 
     async def run_check(self, key: str) -> CheckEnd:  # noqa: ARG002 - as Checks
@@ -372,10 +376,12 @@ class RecordedNodeWrites:
         """Substitute the recorded writes for these nodes, once for each time they ran."""
         if pipeline.name != self._row.workflow or (pipeline.name == "context" and not self._alike):
             return pipeline
-        for name, function in nondeterministic_nodes(pipeline).items():
+        for name, function in nondeterministic_nodes_and_subgraphs(pipeline).items():
             written = self._written.get(name, [])
             if function:
-                pipeline = replace_node_when(pipeline, name, *_make_recorded_node(function, written))
+                pipeline = replace_node_when(
+                    pipeline, name, *_make_recorded_node_and_condition(function, written)
+                )
             else:
                 pipeline = replay_subgraph(pipeline, name, partial(_pop_complete_writes, written))
         return pipeline
@@ -393,7 +399,9 @@ class _RecordedWrite(NamedTuple):
     """False: a later node of the superstep overwrote one of its keys, so its own value is unknown."""
 
 
-def _make_recorded_node(function: Node, written: list[_RecordedWrite]) -> tuple[Node, Callable[[], bool]]:
+def _make_recorded_node_and_condition(
+    function: Node, written: list[_RecordedWrite]
+) -> tuple[Node, Callable[[], bool]]:
     spec = find_node_spec(function)
     assert spec is not None
 

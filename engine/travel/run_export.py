@@ -13,7 +13,12 @@ from interlock.engine.read import (
     read_usage_by_model,
 )
 from interlock.engine.read.calls import list_agents, list_answered_requests, list_calls, list_node_reasons
-from interlock.engine.run_files import RunFiles, diff_calls, load_folder_settings, provide_local_files
+from interlock.engine.run_files import (
+    RunFiles,
+    diff_calls,
+    load_folder_settings,
+    provide_run_with_local_files,
+)
 from interlock.engine.store.chain import read_messages_up_to
 from interlock.engine.store.checkpoints import read_newest_state
 from interlock.engine.store.snapshots import list_snapshots
@@ -29,7 +34,7 @@ FORMAT = "interlock-run-1"
 def export_run(home: Path, run: RunRow) -> dict[str, Any]:
     """The record, JSON-like. Costs are in US dollars if settings have a price for the model, else null."""
     taken = [step for step in list_steps(home, run.run) if not is_hidden_node(step.node)]
-    whole, by_call = _read_diffs(home, run)
+    whole, by_call = _read_run_and_call_diffs(home, run)
     made = [{**call._asdict(), "diff": by_call.get(call.key, "")} for call in list_calls(home, run.run)]
     used = fill_missing_costs(run, read_usage_by_model(home, run.run))
     known = [model["usd"] for model in used.values() if model["usd"] is not None]
@@ -47,12 +52,12 @@ def export_run(home: Path, run: RunRow) -> dict[str, Any]:
         "answered": list(list_answered_requests(home, run.run)),
         "pending_approvals": [request.fields for request in list_waiting_requests(home, run.run)],
         "messages": _list_messages(home, run.run),
-        "state": _state_without_conversation(home, run),
+        "state": _masked_state_if_no_conversation(home, run),
         "diff": whole,
     }
 
 
-def _state_without_conversation(home: Path, run: RunRow) -> dict[str, Any]:
+def _masked_state_if_no_conversation(home: Path, run: RunRow) -> dict[str, Any]:
     """The newest state of a graph without a conversation, without secrets; empty for others: their messages say it."""
     values = read_newest_state(home, run.run)
     return {} if "head" in values else mask_secrets(values, load_folder_redactor(Path(run.workspace), home))
@@ -63,14 +68,14 @@ def _list_messages(home: Path, run: str) -> list[dict[str, Any]]:
     return [m.model_dump(mode="json", exclude_defaults=True) for m in read_messages_up_to(home, run, head)]
 
 
-def _read_diffs(home: Path, run: RunRow) -> tuple[str, dict[str, str]]:
+def _read_run_and_call_diffs(home: Path, run: RunRow) -> tuple[str, dict[str, str]]:
     """Diffs of the whole run, and of each call by its key; empty if a snapshot or git is missing."""
     own = [s for s in list_snapshots(home, run.run) if not s.inherited and s.after]
     changed = [s for s in own if s.before != s.after]
     if not changed:
         return "", {}
     try:
-        with provide_local_files(home, run, needs_workspace=False) as here:
+        with provide_run_with_local_files(home, run, needs_workspace=False) as here:
             each = RunFiles(home, here).diff_each_call(changed)
             return diff_calls(home, here, own), {
                 s.call_key: diff for s, diff in zip(changed, each, strict=True)

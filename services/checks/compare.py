@@ -9,8 +9,14 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
-from interlock.services.checks.ignored_tests import IgnoredTests, Mark, current_mark, read_links, read_marks
-from interlock.services.checks.mixed_files import InseparableError, has_tests, restore_tests
+from interlock.services.checks.ignored_tests import (
+    IgnoredTests,
+    Mark,
+    change_time_and_inode,
+    read_links,
+    read_marks_of_unstored_tests,
+)
+from interlock.services.checks.mixed_files import InseparableError, can_contain_tests, restore_tests_in_text
 from interlock.services.checks.test_table import CheckTable, Kind
 from interlock.services.checks.view import Before
 from interlock.services.files.disk import read_file
@@ -55,15 +61,15 @@ class Comparison:
     def find_changes(self) -> TestChanges:
         """Return what isn't as before, with a diff of it. Raises `RunError`."""
         found = [*self._iterate_changes()]
-        hashes = {change.path: self._acceptance_hash(change.path) for change in found}
-        return TestChanges(changes=tuple(found), diff=self._format_diff(found), hashes=hashes)
+        hashes = {change.path: self._acceptance_fingerprint(change.path) for change in found}
+        return TestChanges(changes=tuple(found), diff=self._format_shortened_diff(found), hashes=hashes)
 
-    def files_to_restore(self, changes: Iterable[TestChange]) -> Iterator[Before]:
+    def files_to_restore_or_remove(self, changes: Iterable[TestChange]) -> Iterator[Before]:
         """Yield what puts a view back: the changed files as they were, without tests that weren't there."""
         changes = sorted(changes, key=lambda change: not self._is_possible_test_output(change.path))
         gone = {change.path for change in changes if change.how in ("new", "added", "built")}
         # First, as a link may stand where a folder was.
-        yield from ((path, 0, b"") for path in sorted(gone | self._new_tests()))
+        yield from ((path, 0, b"") for path in sorted(gone | self._new_tests_not_in_command()))
         for change in changes:
             if change.how == "parts":
                 yield (
@@ -94,22 +100,22 @@ class Comparison:
 
     @cached_property
     def _marks_before(self) -> Mapping[str, Mark]:
-        return read_marks(self.repository, self.ignored, self.table)
+        return read_marks_of_unstored_tests(self.repository, self.ignored, self.table)
 
     @cached_property
     def _contents_now(self) -> SnapshotContents:
         return self.repository.read_contents(self.now)
 
     @cached_property
-    def _current_ignored_tests(self) -> tuple[Set[str], Set[str]]:
+    def _ignored_tests_and_unreadable_folders(self) -> tuple[Set[str], Set[str]]:
         """Tests of today that its snapshot doesn't hold, and folders that can't be read."""
         known = [*self._contents_before.files, *self._marks_before]
         tree = IgnoredTests(self.workspace, self.table, self._contents_now.files, known)
-        return {*tree.list_paths()}, tree.closed.keys()
+        return {*tree.scan_paths_without_reading()}, tree.closed.keys()
 
     @cached_property
     def _new_paths(self) -> Set[str]:
-        names, _ = self._current_ignored_tests
+        names, _ = self._ignored_tests_and_unreadable_folders
         return (
             (self._contents_now.files.keys() | names)
             - self._contents_before.files.keys()
@@ -123,12 +129,12 @@ class Comparison:
             kind = self.table.link_kind(path) if stat.S_ISLNK(kept.mode) else self.table.file_kind(path)
             if kind and (change := self._classify_change(path, kind, kept)):
                 yield change
-        _, closed = self._current_ignored_tests
+        _, closed = self._ignored_tests_and_unreadable_folders
         for path in sorted(self._marks_before.keys() | closed):
             mark = self._marks_before.get(path)
-            if (mark is None or mark != current_mark(self.root / path)) and not self._is_change_accepted(
-                path
-            ):
+            if (
+                mark is None or mark != change_time_and_inode(self.root / path)
+            ) and not self._is_change_accepted(path):
                 yield TestChange(path=path, how="not kept")
         for path in sorted(self._new_paths):
             kind = self._current_file_kind(path)
@@ -140,7 +146,7 @@ class Comparison:
         if any(self.table.file_kind(path) == "test" for path in self._contents_before.files):
             # It runs beside those that were there, and may change what they see.
             unseen = tuple(folder for folder in self._marks_before if folder.endswith("/"))
-            for path in sorted(self._new_tests()):
+            for path in sorted(self._new_tests_not_in_command()):
                 if not path.startswith(unseen) and not self._is_change_accepted(path):
                     yield TestChange(path=path, how="added")
 
@@ -148,7 +154,9 @@ class Comparison:
         if kind == "whole":
             return False  # what concerns tests there is new, and takes nothing away
         try:
-            return restore_tests(path, "", self._text_now(path), self.table) != self._text_now(path)
+            return restore_tests_in_text(
+                path, "", self._current_text_or_empty(path), self.table
+            ) != self._current_text_or_empty(path)
         except InseparableError:
             return True
 
@@ -166,18 +174,20 @@ class Comparison:
             # Code that is gone takes its tests along: nothing of it can be tested any more.
             return (
                 None
-                if kind == "code" and not has_tests(path, self._text_before(path) or "", self.table)
+                if kind == "code" and not can_contain_tests(path, self._text_before(path) or "", self.table)
                 else TestChange(path=path, how="gone")
             )
         if kind in ("test", "settings") or stat.S_ISLNK(kept.mode) or stat.S_ISLNK(now.mode):
             return None if kind == "code" else TestChange(path=path, how="changed")
         try:
-            made = restore_tests(path, self._text_before(path) or "", self._text_now(path), self.table)
+            made = restore_tests_in_text(
+                path, self._text_before(path) or "", self._current_text_or_empty(path), self.table
+            )
         except InseparableError:
             return TestChange(path=path, how="beside code" if kind == "code" else "whole")
-        return TestChange(path=path, how="parts") if made != self._text_now(path) else None
+        return TestChange(path=path, how="parts") if made != self._current_text_or_empty(path) else None
 
-    def _new_tests(self) -> set[str]:
+    def _new_tests_not_in_command(self) -> set[str]:
         """Tests that weren't there, other than those that the command names: what they need may be put back."""
         return {path for path in self._new_paths if self._current_file_kind(path) == "test"} - {
             *self.table.runner_operands
@@ -188,7 +198,9 @@ class Comparison:
         return self.table.link_kind(path) if is_link else self.table.file_kind(path)
 
     def _text_with_restored_tests(self, path: str) -> str:
-        return restore_tests(path, self._text_before(path) or "", self._text_now(path), self.table)
+        return restore_tests_in_text(
+            path, self._text_before(path) or "", self._current_text_or_empty(path), self.table
+        )
 
     def _current_file_mode(self, path: str) -> int:
         found = self._read_current_file(path)
@@ -205,7 +217,7 @@ class Comparison:
             return None
         return None if data is None else SnapshotFile(found.st_mode, git_blob_id(data))
 
-    def _text_now(self, path: str) -> str:
+    def _current_text_or_empty(self, path: str) -> str:
         try:
             return read_file(self.root / path).decode(errors="surrogateescape")
         except OSError:
@@ -220,21 +232,21 @@ class Comparison:
         return next(self.repository.read_blobs([self._contents_before.files[path].blob]))
 
     def _is_change_accepted(self, path: str) -> bool:
-        return self.accepted.get(path) == self._acceptance_hash(path)
+        return self.accepted.get(path) == self._acceptance_fingerprint(path)
 
-    def _acceptance_hash(self, path: str) -> str:
+    def _acceptance_fingerprint(self, path: str) -> str:
         """Return what tells whether a file is still as somebody accepted it; empty: it is gone."""
         if path in self._marks_before or path.endswith("/"):
-            return ":".join(map(str, current_mark(self.root / path) or ()))
+            return ":".join(map(str, change_time_and_inode(self.root / path) or ()))
         found = self._read_current_file(path)
         return found.blob if found else ""
 
-    def _format_diff(self, changes: Iterable[TestChange]) -> str:
+    def _format_shortened_diff(self, changes: Iterable[TestChange]) -> str:
         lines: list[str] = []
         for change in changes:
             if change.how in ("built", "not kept"):
                 continue
-            old, new = (self._text_before(change.path) or ""), self._text_now(change.path)
+            old, new = (self._text_before(change.path) or ""), self._current_text_or_empty(change.path)
             if change.how == "parts":
                 old = self._text_with_restored_tests(change.path) if change.path.endswith(".rs") else old
             names = (
@@ -246,7 +258,9 @@ class Comparison:
             if "\0" in old + new:
                 lines.append(f"{change.path} is binary, and has changed")
                 continue
-            lines += difflib.unified_diff(_split_lines(old), _split_lines(new), *names, lineterm="")
+            lines += difflib.unified_diff(
+                _split_into_valid_utf8_lines(old), _split_into_valid_utf8_lines(new), *names, lineterm=""
+            )
         more = [f"[… {len(lines) - _LINES} more lines …]"] if len(lines) > _LINES else []
         return "\n".join([*lines[:_LINES], *more])
 
@@ -268,5 +282,5 @@ def _is_same_file(now: SnapshotFile, kept: SnapshotFile) -> bool:
     return now.blob == kept.blob and (kinds[0] == kinds[1] or stat.S_ISLNK(kept.mode))
 
 
-def _split_lines(text: str) -> list[str]:
+def _split_into_valid_utf8_lines(text: str) -> list[str]:
     return text.encode(errors="surrogateescape").decode(errors="replace").splitlines()

@@ -18,7 +18,7 @@ from functools import cached_property
 from itertools import chain, islice, takewhile
 from pathlib import Path
 
-from interlock.services.checks.mixed_files import has_tests
+from interlock.services.checks.mixed_files import can_contain_tests
 from interlock.services.checks.test_table import CheckTable, load_runners
 from interlock.services.files.disk import read_file
 from interlock.services.files.protected import is_private_name
@@ -88,7 +88,7 @@ class IgnoredTests(WorkspaceTree):
         except PathRefused:  # where runs are kept
             return set(), []
         except OSError:
-            self._record_unreadable_folder(path)
+            self._record_own_unreadable_folder(path)
             return set(), []
         self._entries_left -= len(entries)
         if (
@@ -106,7 +106,7 @@ class IgnoredTests(WorkspaceTree):
                 continue
             if kind == "directory" and not self._table.is_third_party(f"{inside}/"):
                 folders.append(name)
-            elif kind in ("file", "link") and self._is_unstored_test(inside, is_link=kind == "link"):
+            elif kind in ("file", "link") and self._can_hold_unstored_tests(inside, is_link=kind == "link"):
                 files.add(name)
                 if hidden(name, False):
                     self._hidden.add(inside)
@@ -124,11 +124,11 @@ class IgnoredTests(WorkspaceTree):
     def _sorted_known_paths(self) -> Sequence[str]:
         return sorted(chain(self._held, self._known))
 
-    def _is_unstored_test(self, path: str, *, is_link: bool) -> bool:
+    def _can_hold_unstored_tests(self, path: str, *, is_link: bool) -> bool:
         kind = self._table.link_kind if is_link else self._table.file_kind
         return path not in self._held and bool(kind(path))
 
-    def _record_unreadable_folder(self, path: str) -> None:
+    def _record_own_unreadable_folder(self, path: str) -> None:
         """Note a folder that can't be listed. One of somebody else's is closed to the check, too."""
         with suppress(OSError):  # it is gone
             found = os.lstat(self._base + path)
@@ -151,7 +151,7 @@ class IgnoredTests(WorkspaceTree):
             assert change.mode is not None, path  # each is looked at once
             if is_code:
                 self._code_left -= len(change.data)
-                if not has_tests(path, change.data.decode(errors="surrogateescape"), self._table):
+                if not can_contain_tests(path, change.data.decode(errors="surrogateescape"), self._table):
                     del self._noted[path]
                     continue
                 if len(change.data) > most:
@@ -207,7 +207,9 @@ def read_links(repository: ShadowRepository, files: Mapping[str, SnapshotFile]) 
     )
 
 
-def read_marks(repository: ShadowRepository, commit: str, table: CheckTable) -> Mapping[str, Mark]:
+def read_marks_of_unstored_tests(
+    repository: ShadowRepository, commit: str, table: CheckTable
+) -> Mapping[str, Mark]:
     """Return what such a commit has no content of, by path; a folder's ends with a slash.
 
     Raises `RunError` if it was made for a command that names fewer tests.
@@ -222,7 +224,7 @@ def read_marks(repository: ShadowRepository, commit: str, table: CheckTable) -> 
     return {path: (mark[0], mark[1]) if mark else None for path, mark in noted.items()}
 
 
-def current_mark(path: Path) -> Mark:
+def change_time_and_inode(path: Path) -> Mark:
     """Return the mark of what is there; None: nothing is."""
     with suppress(OSError):
         found = path.lstat()

@@ -26,7 +26,7 @@ class InseparableError(Exception):
     """What concerns tests can't be told apart from the rest."""
 
 
-def restore_tests(path: str, old: str, new: str, table: CheckTable) -> str:
+def restore_tests_in_text(path: str, old: str, new: str, table: CheckTable) -> str:
     """Return the file of today with the parts that concern tests as they were; equal to `new` if none has changed.
 
     Raises `InseparableError`.
@@ -55,10 +55,10 @@ def restore_tests(path: str, old: str, new: str, table: CheckTable) -> str:
         raise InseparableError from error
 
 
-def has_tests(path: str, text: str, table: CheckTable) -> bool:
+def can_contain_tests(path: str, text: str, table: CheckTable) -> bool:
     """Return whether something in a file of which only a part concerns tests does."""
     try:
-        return restore_tests(path, text, "", table) != ""
+        return restore_tests_in_text(path, text, "", table) != ""
     except InseparableError:
         return True
 
@@ -68,7 +68,7 @@ def _restore_tests_in_object(
 ) -> dict[str, Any]:
     made = now
     for key in row.keys:
-        made = _restore_key(before, made, key.split("."))
+        made = _restore_matching_keys(before, made, key.split("."))
     if row.targets:
         old, new = _require_object(before.get(row.targets) or {}), _require_object(now.get(row.targets) or {})
         names = find_test_targets(_target_texts(old), _target_texts(new), table.command_words)
@@ -89,20 +89,20 @@ def _target_texts(targets: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
-def _restore_key(before: Any, now: Any, key: Sequence[str]) -> Any:
+def _restore_matching_keys(before: Any, now: Any, key_pattern: Sequence[str]) -> Any:
     """Return `now` with the value of a dotted key as it was before."""
     if not isinstance(now or {}, dict) or not isinstance(before or {}, dict):
         return now  # another kind of value stands there
     old, new = _require_object(before or {}), _require_object(now or {})
     made = dict(new)
-    for name in [n for n in dict.fromkeys([*new, *old]) if fnmatchcase(n, key[0])]:
-        if len(key) == 1:
+    for name in [n for n in dict.fromkeys([*new, *old]) if fnmatchcase(n, key_pattern[0])]:
+        if len(key_pattern) == 1:
             if name in old:
                 made[name] = old[name]
             else:
                 del made[name]
             continue
-        inner = _restore_key(old.get(name), new.get(name), key[1:])
+        inner = _restore_matching_keys(old.get(name), new.get(name), key_pattern[1:])
         if inner:
             made[name] = inner
         elif name in made and name not in new:
@@ -255,8 +255,8 @@ def _test_rule_and_variable_names(
     ]
     bare = [] if {*words} & {*old, *new} else goals
     # A prerequisite is built for the tests, and is none itself, unless it runs some or nothing else is done.
-    runs = [name for each in (old, new) for name, text in each.items() if _RUNS.search(_recipe_lines(text))]
-    did, does = ({name: _recipe_lines(text) or text for name, text in each.items()} for each in (old, new))
+    runs = [name for each in (old, new) for name, text in each.items() if _RUNS.search(_recipe_text(text))]
+    did, does = ({name: _recipe_text(text) or text for name, text in each.items()} for each in (old, new))
     wanted = find_test_targets(did, does, [*words, *bare, *runs])
     patterns = {name for name in (*old, *new) if "%" in name or name.startswith(".")}
     wanted |= patterns
@@ -270,7 +270,7 @@ def _test_rule_and_variable_names(
     return wanted | used
 
 
-def _recipe_lines(text: str) -> str:
+def _recipe_text(text: str) -> str:
     """Return what a rule does, without its head."""
     return "\n".join(line for line in text.splitlines() if line[:1].isspace())
 
@@ -332,7 +332,7 @@ def _restore_or_reject_inline_tests(path: str, old: str, new: str) -> str:
     """
     match PurePath(path).suffix:
         case ".rs":
-            return _restore_rust_tests(old, new)
+            return _restore_or_reject_rust_tests(old, new)
         case ".py":
             changed = bool(Counter(_python_doctests(old)) - Counter(_python_doctests(new)))
         case ".zig":
@@ -397,7 +397,7 @@ _TEST = re.compile(
 _WHOLE = re.compile(r"^\s*#!\[cfg\(test\)\]", re.MULTILINE)
 
 
-def _restore_rust_tests(old: str, new: str) -> str:
+def _restore_or_reject_rust_tests(old: str, new: str) -> str:
     if _WHOLE.search(old):
         return old
     before, now = [*_rust_test_items(old)], [*_rust_test_items(new)]
@@ -436,7 +436,7 @@ def _rust_test_items(text: str) -> Iterator[_Item]:
         elif text[at].isspace():
             at += 1
         elif is_test:
-            end = _find_item_end(text, at)
+            end = _find_rust_item_end(text, at)
             yield _Item(pending, end, depth, text[pending:end])
             at, pending, is_test = end, -1, False
         else:
@@ -444,7 +444,7 @@ def _rust_test_items(text: str) -> Iterator[_Item]:
             at, pending = at + 1, -1
 
 
-def _find_item_end(text: str, at: int) -> int:
+def _find_rust_item_end(text: str, at: int) -> int:
     """Return where the item that begins here ends: behind a semicolon, or behind its braces."""
     inner = 0
     while at < len(text):

@@ -192,7 +192,11 @@ class CheckTable:
     @cached_property
     def named_runners(self) -> Sequence[Runner]:
         """The runners that the line names."""
-        return [runner for words in _split_commands(self.command) for runner in _find_runners(words)]
+        return [
+            runner
+            for words in _split_commands_without_assignments(self.command)
+            for runner in _find_runners(words)
+        ]
 
     @cached_property
     def named_test_paths(self) -> Sequence[str]:
@@ -205,7 +209,7 @@ class CheckTable:
         return [*self._iterate_runner_operands(include_code=True)]
 
     def _iterate_runner_operands(self, *, include_code: bool) -> Iterator[str]:
-        for words in filter(_find_runners, _split_commands(self.command)):
+        for words in filter(_find_runners, _split_commands_without_assignments(self.command)):
             if not include_code and any("doctest" in word for word in words):
                 continue
             for word in words[1:]:
@@ -240,7 +244,7 @@ class CheckTable:
 
     def _command_line_patterns(self) -> Iterator[str]:
         """Yield the patterns that the line itself gives: `unittest discover -s checks -p 'check*.py'`."""
-        for words in _split_commands(self.command):
+        for words in _split_commands_without_assignments(self.command):
             for option, value in pairwise(words):
                 if option in ("-p", "--pattern") and "unittest" in words:
                     yield value
@@ -272,7 +276,7 @@ def _find_runners(words: Sequence[str]) -> list[Runner]:
     ]
 
 
-def _split_commands(line: str) -> Iterator[list[str]]:
+def _split_commands_without_assignments(line: str) -> Iterator[list[str]]:
     """Yield the words of each simple command of a shell line, without assignments before it."""
     commands = ([*dropwhile(ASSIGNED.fullmatch, words)] for words in split_simple_commands(line))
     return filter(None, commands)

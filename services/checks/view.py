@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from interlock.services.checks import VIEWS
-from interlock.services.checks.view_program import StoredFile, restore_files
+from interlock.services.checks.view_program import StoredFile, restore_or_remove_files
 from interlock.services.files.disk import make_private_directory
 
 _PROGRAM = (
@@ -46,7 +46,7 @@ class View:
 
 
 @contextmanager
-def open_view(
+def open_view_with_restored_files(
     workspace: Path,
     files: Iterable[Before],
     home: Path,
@@ -59,7 +59,7 @@ def open_view(
     `force_copy`: no mount. `check_cancelled` raises to give up while a workspace is being copied. Blocks. Raises
     `OSError`.
     """
-    with _create_view_folder(workspace, home) as folder:
+    with _temporary_view_folder(workspace, home) as folder:
         listed = [
             _write_stored_file(folder / f"file-{number}", *before) for number, before in enumerate(files)
         ]
@@ -68,13 +68,13 @@ def open_view(
             return
         root = folder / workspace.name
         _copy_and_relocate_folder(workspace, root, workspace, root, check_cancelled)
-        restore_files(str(root), listed)
+        restore_or_remove_files(str(root), listed)
         yield View(root, ())
 
 
-def _write_stored_file(place: Path, path: str, mode: int, data: bytes) -> StoredFile:
-    place.write_bytes(data)
-    return StoredFile(path, mode, str(place))
+def _write_stored_file(content_file: Path, path: str, mode: int, data: bytes) -> StoredFile:
+    content_file.write_bytes(data)
+    return StoredFile(path, mode, str(content_file))
 
 
 def remove_leftover_views(home: Path) -> None:
@@ -86,7 +86,7 @@ def remove_leftover_views(home: Path) -> None:
 
 
 @contextmanager
-def _create_view_folder(workspace: Path, home: Path) -> Generator[Path]:
+def _temporary_view_folder(workspace: Path, home: Path) -> Generator[Path]:
     base = home / VIEWS
     if home.is_relative_to(workspace):  # an overlay can't lie in itself
         base = Path(os.path.realpath(tempfile.gettempdir()))

@@ -30,14 +30,14 @@ class StoredFile(NamedTuple):
     """The file that holds its bytes, or a link's target."""
 
 
-def restore_files(root: str, files: Iterable[StoredFile]) -> None:
+def restore_or_remove_files(root: str, files: Iterable[StoredFile]) -> None:
     """Put files into a view, each newer than the one before. Raises `OSError`."""
     begun_ns = time.time_ns()
     for number, file in enumerate(files):
         *folders, name = file.path.split("/")
         with _Folder(root, folders, make=bool(file.mode)) as folder:
             if folder is not None:
-                _restore_file(folder, name, file, begun_ns + number * 1000)
+                _restore_or_remove_file(folder, name, file, begun_ns + number * 1000)
 
 
 class _Folder:
@@ -74,7 +74,7 @@ class _Folder:
         return os.open(name, _FOLDER, dir_fd=folder)
 
 
-def _restore_file(folder: int, name: str, file: StoredFile, at_ns: int) -> None:
+def _restore_or_remove_file(folder: int, name: str, file: StoredFile, modified_ns: int) -> None:
     _remove_entry(folder, name)
     if name.endswith(".py"):
         _remove_compiled_python(folder, name.removesuffix(".py"))
@@ -89,7 +89,7 @@ def _restore_file(folder: int, name: str, file: StoredFile, at_ns: int) -> None:
             shutil.copyfileobj(source, made)
             os.fchmod(made.fileno(), stat.S_IMODE(file.mode))
             made.flush()
-            os.utime(made.fileno(), ns=(at_ns, at_ns))
+            os.utime(made.fileno(), ns=(modified_ns, modified_ns))
 
 
 def _remove_entry(folder: int, name: str) -> None:
@@ -123,7 +123,7 @@ def main(plan_file: str, *command: str) -> NoReturn:
     try:
         with open(plan_file, encoding="utf-8") as file:  # noqa: PTH123 - starts in milliseconds without pathlib
             view = json.load(file)
-        _enter_namespaces()
+        _enter_user_and_mount_namespaces()
         for root, upper, work in view["folders"]:
             if view["memory"]:
                 _mount(b"tmpfs", os.path.dirname(upper), b"tmpfs", "mode=700")  # noqa: PTH120 - see above
@@ -134,7 +134,7 @@ def main(plan_file: str, *command: str) -> NoReturn:
             _mount(b"overlay", root, b"overlay", f"lowerdir={lower},upperdir={up},workdir={at},userxattr")
             for one in held:
                 os.close(one)
-        restore_files(view["folders"][0][0], (StoredFile(*one) for one in view["files"]))
+        restore_or_remove_files(view["folders"][0][0], (StoredFile(*one) for one in view["files"]))
         os.chdir(view["folders"][0][0])
     except OSError as error:
         sys.stderr.write(f"No view of the workspace: {error}\n")
@@ -144,7 +144,7 @@ def main(plan_file: str, *command: str) -> NoReturn:
     os.execvp(command[0], command)
 
 
-def _enter_namespaces() -> None:
+def _enter_user_and_mount_namespaces() -> None:
     user, group = os.getuid(), os.getgid()
     if _C.unshare(_NEWUSER | _NEWNS):
         raise _last_os_error("unshare")

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NoReturn, cast
 
 from interlock.services.files.disk import make_private_directory, read_file, read_text_file
-from interlock.services.files.filesystem import is_file, lock_folder, replace_private_file_locked
+from interlock.services.files.filesystem import is_file, lock_folder, replace_private_file_holding_lock
 from interlock.state.errors import ConfigError
 from interlock.state.names import ADDRESSES
 
@@ -202,7 +202,7 @@ def edit_json_settings(file: Path, changed_key: str) -> Generator[Any]:
         with _lock_and_read_text(file) as (real, text):
             data = _parse_plain_json(text or "{}")
             yield data
-            replace_private_file_locked(
+            replace_private_file_holding_lock(
                 real, (json.dumps(data, indent=2, ensure_ascii=False) + "\n").encode()
             )
     except ValueError:
@@ -229,12 +229,12 @@ def write_dotenv_variables(file: Path, values: Mapping[str, str], removed: Set[s
                 b.original.string for b in bindings if b.key not in values and b.key not in removed
             )
             kept += "\n" if kept and not kept.endswith("\n") else ""
-            new = "".join(f"{name}={_quote_value(value)}\n" for name, value in values.items())
-            replace_private_file_locked(real, (kept + new).encode())
+            new = "".join(f"{name}={_quote_dotenv_value(value)}\n" for name, value in values.items())
+            replace_private_file_holding_lock(real, (kept + new).encode())
     except UnicodeDecodeError:
         raise ConfigError(f"{file}: isn't UTF-8. Save it as UTF-8, or change it by hand.") from None
 
 
-def _quote_value(value: str) -> str:
+def _quote_dotenv_value(value: str) -> str:
     escaped = value.replace("\\", "\\\\").replace("'", "\\'")
     return f"'{escaped}'"

@@ -73,7 +73,7 @@ def read_json_object(file: Path) -> dict[str, Any] | None:
     except ValueError as error:
         raise ConfigError(f"{file}: not JSON: {error}.") from None
     if not isinstance(value, dict):
-        raise ConfigError(f"{file}: holds {format_value(value)}, expected a JSON object.")
+        raise ConfigError(f"{file}: holds {format_value_for_error(value)}, expected a JSON object.")
     return cast(dict[str, Any], clean_json(value))  # pyright: ignore[reportUnknownArgumentType]
 
 
@@ -109,7 +109,7 @@ def _normalize_keys(
     for key, value in data.items():
         known = names.get(key)
         if known is None:
-            near = _nearest_key(key, [known.alias or name for name, known in model.model_fields.items()])
+            near = _find_similar_key(key, [known.alias or name for name, known in model.model_fields.items()])
             unknown[prefix + key] = near and prefix + near
             spelled[key] = value
             continue
@@ -133,7 +133,7 @@ def _normalize_section(value: Any, section: type[BaseModel], prefix: str, unknow
     return _normalize_keys(cast(Mapping[str, Any], value), section, prefix, unknown) if known else value
 
 
-def _nearest_key(key: str, known: list[str]) -> str:
+def _find_similar_key(key: str, known: list[str]) -> str:
     """Return the known key of which `key` looks like a typo; gemini-cli keys that we don't support resemble none."""
     folded = {name.lower(): name for name in known}
     typed = key.replace("_", "").replace("-", "").lower()
@@ -145,7 +145,7 @@ def _nearest_key(key: str, known: list[str]) -> str:
 def expand_variables(value: Any, env: Mapping[str, str], unset: list[str]) -> Any:
     """Expand `$NAME`, `${NAME}` and `${NAME:-default}` in every string; unset names stay and are added to `unset`."""
     if isinstance(value, str):
-        return _VARIABLE.sub(lambda match: _expand_match(match, env, unset), value)
+        return _VARIABLE.sub(lambda match: _expand_variable_match(match, env, unset), value)
     if isinstance(value, list):
         return [expand_variables(v, env, unset) for v in cast(list[Any], value)]
     if isinstance(value, dict):
@@ -153,7 +153,7 @@ def expand_variables(value: Any, env: Mapping[str, str], unset: list[str]) -> An
     return value
 
 
-def _expand_match(match: re.Match[str], env: Mapping[str, str], unset: list[str]) -> str:
+def _expand_variable_match(match: re.Match[str], env: Mapping[str, str], unset: list[str]) -> str:
     name = match[1] or match[2]
     if name in env:
         return env[name]
@@ -179,7 +179,8 @@ def describe_validation_error(
             expected[key].append(what)
     key = next(iter(expected))
     more = f" ({len(expected) - 1} more like it.)" if len(expected) > 1 else ""
-    return f"{source}: {prefix}{key} is {format_value(values[key])}, expected {' or '.join(expected[key])}.{more}"
+    there = format_value_for_error(values[key])
+    return f"{source}: {prefix}{key} is {there}, expected {' or '.join(expected[key])}.{more}"
 
 
 def _locate_value(data: Any, location: tuple[int | str, ...]) -> tuple[str, Any]:
@@ -194,7 +195,7 @@ def _locate_value(data: Any, location: tuple[int | str, ...]) -> tuple[str, Any]
     return ".".join(keys), data
 
 
-def format_value(value: object) -> str:
+def format_value_for_error(value: object) -> str:
     """Format a wrong value for an error message."""
     text = json.dumps(value, ensure_ascii=False, default=str)
     return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
@@ -322,13 +323,13 @@ def _layer_warnings(layer: SettingsLayer) -> Iterator[str]:
             yield f"{layer.source}: unknown setting {key!r}. Did you mean {near!r}?"
 
 
-def _hook_layers(layers: list[SettingsLayer], project: Collection[str]) -> list[HookLayer]:
+def _hook_layers(layers: list[SettingsLayer], project_sources: Collection[str]) -> list[HookLayer]:
     return [
         HookLayer(
             layer.source,
             layer.data.get("hooks", {}),
             layer.data.get("hooksConfig", {}),
-            layer.source in project,
+            layer.source in project_sources,
         )
         for layer in layers
         if layer.data.keys() & {"hooks", "hooksConfig"}
@@ -359,7 +360,7 @@ def _mcp_file_layers(workspace: Path, env: Mapping[str, str], warnings: list[str
             warnings.append(f"{error} Its MCP servers are ignored.")
             continue
         if not isinstance(servers, dict):
-            warnings.append(f"{file}: mcpServers is {format_value(servers)}, expected an object.")
+            warnings.append(f"{file}: mcpServers is {format_value_for_error(servers)}, expected an object.")
             continue
         unset: list[str] = []
         good: dict[str, Any] = {}
@@ -457,11 +458,11 @@ def _vendor_of_model(model: ModelSettings, name: str) -> str:
 
 def _first_vendor_with_key_or_gemini(env: Mapping[str, str]) -> str:
     for vendor, keys in _KEYS.items():
-        if any(env.get(key) for key in keys) and not _is_compatible_server_key(vendor, env):
+        if any(env.get(key) for key in keys) and not _is_openai_key_for_other_server(vendor, env):
             return vendor
     return "gemini"
 
 
-def _is_compatible_server_key(vendor: str, env: Mapping[str, str]) -> bool:
+def _is_openai_key_for_other_server(vendor: str, env: Mapping[str, str]) -> bool:
     """Return whether OpenAI's key is one for a server of other models, such as llama.cpp."""
     return vendor == "openai" and env.get("OPENAI_BASE_URL", "").startswith("http://")

@@ -20,7 +20,7 @@ from interlock.services.context.memory import (
     load_all_memory_files,
     load_rule_files,
     load_rules_of_folders_or_single_file,
-    resolve_in_roots,
+    resolve_readable_in_roots,
 )
 from interlock.services.files.filesystem import UnreadableError, read_truncated_text
 from interlock.services.files.protected import RULES
@@ -275,7 +275,7 @@ async def _activate_skill(skills: Mapping[str, Skill], args: ActivateSkillArgs, 
     skill = skills[args.name]
     folder, name = Path(os.path.realpath(skill.folder)), args.file or NAME
     try:
-        real, top = resolve_in_roots(folder / name, [folder])
+        real, top = resolve_readable_in_roots(folder / name, [folder])
         text = replace_surrogates(read_truncated_text(real, _LARGEST, top))
     except UnreadableError as error:
         raise ToolError(
@@ -340,12 +340,12 @@ class FoundFile(NamedTuple):
     """What it is, or why it isn't used; shown to people."""
 
 
-def find_instruction_files(
+def describe_instruction_files(
     root: Path, home: Path, memory_names: Sequence[str], mode_slugs: Collection[str], trusted: bool
 ) -> Iterator[FoundFile]:
     """List the agent files found, in a fixed order, without side effects; `mode_slugs`: slugs of existing modes."""
     yield from _find_memory_files(root, home, memory_names)
-    yield from _find_command_files(root, home, trusted)
+    yield from _summarize_command_files(root, home, trusted)
     for name in _IGNORE:
         if (root / name).is_file():
             yield FoundFile(True, "ignore", f"{name}: kept from tools and references")
@@ -406,7 +406,7 @@ def _find_memory_files(root: Path, home: Path, names: Sequence[str]) -> Iterator
             yield FoundFile(False, "memory", f"{name}: not used; context.fileName names {', '.join(names)}")
 
 
-def _find_command_files(root: Path, home: Path, trusted: bool) -> Iterator[FoundFile]:
+def _summarize_command_files(root: Path, home: Path, trusted: bool) -> Iterator[FoundFile]:
     commands = load_commands(root, home, trusted)
     yield from (FoundFile(False, "commands", problem) for problem in commands.broken.values())
     if commands.usable:

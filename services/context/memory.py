@@ -40,7 +40,7 @@ class ImportExpansion:
 
     def expand_file(self, file: Path, depth: int = 0) -> str:
         """Return the file with its imports expanded. Raises `UnreadableError` for the file, never for an import."""
-        real, root = resolve_in_roots(file, self.roots)
+        real, root = resolve_readable_in_roots(file, self.roots)
         if real in self.seen:
             raise UnreadableError("already included above")
         text = read_truncated_text(real, max(self.left, 0), root)
@@ -68,7 +68,7 @@ class ImportExpansion:
         return f"\n<!-- from {target} -->\n{text.strip()}\n<!-- end of {target} -->\n"
 
 
-def resolve_in_roots(file: Path, roots: Sequence[Path]) -> tuple[Path, Path]:
+def resolve_readable_in_roots(file: Path, roots: Sequence[Path]) -> tuple[Path, Path]:
     """Return the real path of a file and the real root in `roots` that contains it. Raises `UnreadableError`."""
     try:
         real = real_path(file)
@@ -182,7 +182,7 @@ def load_all_memory_files(*, roots: Sequence[Path], home: Path, names: Sequence[
     return found
 
 
-def find_nested_memory_files(path: str, workspace: Workspace, names: Sequence[str]) -> Iterator[Path]:
+def find_memory_files_down_to(path: str, workspace: Workspace, names: Sequence[str]) -> Iterator[Path]:
     """Yield memory files below a workspace root, down to `path`; the root's own are already loaded."""
     try:
         real = resolve_links(to_absolute_path(path, workspace.root))
@@ -197,9 +197,9 @@ def find_nested_memory_files(path: str, workspace: Workspace, names: Sequence[st
     yield from (file for file in found if not workspace.is_ignored(file))
 
 
-def read_memory_file(file: Path, roots: Sequence[Path]) -> str:
+def read_memory_file_with_imports(file: Path, import_roots: Sequence[Path]) -> str:
     """Read one file with its imports, which must stay in the workspace."""
-    return _read_with_imports_or_note(file, ImportExpansion(tuple(roots), FILE_LIMIT))
+    return _read_with_imports_or_note(file, ImportExpansion(tuple(import_roots), FILE_LIMIT))
 
 
 def find_git_root(directory: Path) -> Path | None:
@@ -318,7 +318,7 @@ def _read_rule_file(path: Path, base: Path, *, in_home: bool) -> RuleFile:
     if in_home:
         allowed.append(Path(os.path.realpath(path)).parent)
     try:
-        real, top = resolve_in_roots(path, allowed)
+        real, top = resolve_readable_in_roots(path, allowed)
         return RuleFile(shown, replace_surrogates(read_truncated_text(real, FILE_LIMIT, top)).strip())
     except UnreadableError as error:
         return RuleFile(shown, "", str(error))

@@ -17,8 +17,8 @@ from interlock.tools.file_content import (
     MOST_CHARS,
     MOST_COLUMNS,
     binary_file_notice,
-    cut_page,
     decode_text_file,
+    extract_text_page,
     media_placeholder,
     omitted_lines_heading,
     to_media_part_or_notice,
@@ -95,7 +95,7 @@ def _decode_text_reference(name: str, data: bytes, budget: _AttachmentBudget) ->
     file = decode_text_file(data)
     if file is None:
         return Reference(name, "refused", binary_file_notice(name, len(data)))
-    part = cut_page(file.text, max_chars=max(budget.chars, 1))
+    part = extract_text_page(file.text, max_chars=max(budget.chars, 1))
     budget.chars -= len(part.text)
     return _build_text_reference(name, f"--- {name} ---\n\n{omitted_lines_heading(part)}{part.text}", "file")
 

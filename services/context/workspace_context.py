@@ -20,12 +20,12 @@ from interlock.services.context.definitions import load_commands
 from interlock.services.context.memory import (
     configured_system_prompt_file,
     find_git_root,
-    find_nested_memory_files,
+    find_memory_files_down_to,
     first_omission_note,
     is_directory,
     load_all_memory_files,
     load_rule_files,
-    read_memory_file,
+    read_memory_file_with_imports,
 )
 from interlock.services.context.references import resolve_reference, resolve_references
 from interlock.services.files.disk import read_text_file
@@ -319,7 +319,7 @@ class WorkspaceContext:
             return found
         return read_system_prompt_replacement(self.env, self.info.workspace, self.home)
 
-    def system_facts(self) -> SystemFacts:
+    def system_prompt_facts(self) -> SystemFacts:
         return SystemFacts(find_git_root(self.info.workspace) is not None, self.flags.append or "")
 
     async def summarize_git_state(self) -> str:
@@ -362,11 +362,13 @@ class WorkspaceContext:
     ) -> Sequence[MemoryText]:
         names = self.settings.context.file_names
         files = dict.fromkeys(
-            f for path in paths for f in find_nested_memory_files(path, self.workspace, names)
+            f for path in paths for f in find_memory_files_down_to(path, self.workspace, names)
         )
         new = [f for f in files if self._display_path(f) not in seen]
         return [
-            MemoryText(self._display_path(f), "project", read_memory_file(f, self.workspace.roots))
+            MemoryText(
+                self._display_path(f), "project", read_memory_file_with_imports(f, self.workspace.roots)
+            )
             for f in new
         ]
 

@@ -22,15 +22,15 @@ _WORDS = (
 """Deflate dictionary: what messages consist of. Stored rows depend on it."""
 
 
-def deflate_body(body: bytes) -> bytes:
+def deflate_if_shorter(body: bytes) -> bytes:
     """Return JSON as a row has it: shorter where that is possible."""
     deflate = zlib.compressobj(1, zdict=_WORDS)
     made = deflate.compress(body) + deflate.flush()
     return made if len(made) < len(body) else body
 
 
-def inflate_body(stored: bytes) -> bytes:
-    """Return what was deflated; what `deflate_body` didn't make stays as it is."""
+def inflate_if_deflated(stored: bytes) -> bytes:
+    """Return what was deflated; what `deflate_if_shorter` didn't make stays as it is."""
     if stored[:1] != b"x":  # JSON begins otherwise
         return stored
     try:
@@ -59,7 +59,7 @@ class Blobs:
         """Return the body of a row: its own, or that of the file it names; None: the file is gone."""
         if file_name is not None:
             return self.load_named_body(file_name)
-        return inflate_body(inline_body) if isinstance(inline_body, bytes) else inline_body
+        return inflate_if_deflated(inline_body) if isinstance(inline_body, bytes) else inline_body
 
     def read_text(self, inline_text: str | None, file_name: str | None, description: str) -> str | None:
         """Return the text of a row, its own or that of its file. Raise `StoreError` that says `description` is missing

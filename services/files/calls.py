@@ -119,7 +119,7 @@ class FileWriteCalls:
         planned = planned or _to_planned(change)
         if not _is_same_change(change, planned):
             return _external_change_result(self.workspace, planned)
-        return await asyncio.to_thread(self._write_change, change, planned, run.key)
+        return await asyncio.to_thread(self._write_unless_file_changed, change, planned, run.key)
 
     async def _compute_contents_after_calls(
         self, earlier_calls: Sequence[tuple[Tool, BaseModel]], context: ToolContext
@@ -174,7 +174,7 @@ class FileWriteCalls:
         except (OSError, PathRefused):  # missing or unreachable: the next step reports it
             return False
 
-    def _write_change(self, change: FileChange, planned: Planned, key: CallKey) -> ToolResult:
+    def _write_unless_file_changed(self, change: FileChange, planned: Planned, key: CallKey) -> ToolResult:
         """Write the change unless the file is no longer as planned."""
         path = Path(change.path)
         try:

@@ -154,7 +154,7 @@ def _scratch_name(place: "OpenDirEntry") -> str:
     return f".interlock-{sha256(os.fsencode(place.name))[:16]}.tmp"
 
 
-def replace_private_file_locked(path: Path, data: bytes) -> None:
+def replace_private_file_holding_lock(path: Path, data: bytes) -> None:
     """Like `write_atomically`, for one of our files readable only by its owner. Writers must hold `locked`."""
     from interlock.state.workspace import OpenDirEntry
 
@@ -316,8 +316,8 @@ class OutputFiles:
         self.on_complete(path)
         return path
 
-    def new_spool_path(self) -> Path:
-        """See `Outputs.new_spool_path`: creates an empty file with a unique name."""
+    def create_spool_file(self) -> Path:
+        """See `Outputs.create_spool_file`: creates an empty file with a unique name."""
         self._make_outputs_directory()
         path = self.directory / f"spool-{secrets.token_hex(8)}.txt"
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, CLOSED_FILE))
@@ -345,7 +345,7 @@ def store_content(folder: Path, name: str, data: bytes) -> None:
             os.utime(path)
             sync_directory(folder)
         else:
-            replace_private_file_locked(path, data)
+            replace_private_file_holding_lock(path, data)
 
 
 def rename_to_hash(spool: Path, digest: str) -> Path:

@@ -56,7 +56,7 @@ def _prevent_backtracking(regex: str) -> str:
     return "".join([first, *tamed, _STAR, rest[-1]])
 
 
-def _compile_patterns(lines: Iterable[str], flags: int) -> tuple[_Pattern, ...]:
+def _compile_patterns_in_reverse(lines: Iterable[str], flags: int) -> tuple[_Pattern, ...]:
     """Compile patterns in reverse, as the last match decides. Lines that git can't parse are skipped, as git does."""
     patterns: list[_Pattern] = []
     for line in islice((line for line in lines if len(line) <= _LONGEST), _MOST_LINES):
@@ -177,7 +177,7 @@ class IgnoreRules:
             ["/.rooignore"] if file == f"{_with_trailing_slash(self._root)}.rooignore" else []
         )  # Roo Code: it hides itself
         flags = re.IGNORECASE if _is_case_insensitive(file, status) else 0
-        patterns = _compile_patterns([*text.split("\n"), *own], flags)
+        patterns = _compile_patterns_in_reverse([*text.split("\n"), *own], flags)
         self._seen[file] = (stamp, patterns)
         return patterns
 

@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple, cast
 from pydantic import BaseModel, Field, JsonValue, StrictBool, StrictStr, ValidationError
 
 from interlock.services.hooks.hook_settings import Hook
-from interlock.services.hooks.scripts import can_run_isolated
+from interlock.services.hooks.scripts import can_run_python_isolated
 from interlock.services.secrets.redaction import SHAPES, Redactor
 from interlock.state.hooks import NO_REASON, HookDecision, HookOutcome, HookVerdict
 from interlock.state.messages import Frozen
@@ -95,7 +95,7 @@ def strictest_hook_decision(*decisions: HookDecision) -> HookDecision:
 def parse_reply(ended: ProcessEnd, stderr: str, *, required: bool, timeout_s: float = 60.0) -> HookReply:
     """Parse a hook's result. Exit 0: stdout is the reply; 2: block, stderr says why; else warn (block if required)."""
     answer, unread = _parse_stdout(ended)
-    reply, unfit = _build_reply(answer) if answer is not None else (HookReply(), "")
+    reply, unfit = _build_reply_or_problem(answer) if answer is not None else (HookReply(), "")
     if ended.exit_code == BLOCKS:
         text = stderr.strip() or reply.reason or ("" if answer else ended.output.strip())
         reply = reply.model_copy(
@@ -135,7 +135,7 @@ def _parse_stdout(ended: ProcessEnd) -> tuple[dict[str, Any] | None, str]:
     return cast(dict[str, Any], clean_json(cast(dict[str, Any], value))), ""
 
 
-def _build_reply(fields: Mapping[str, Any]) -> tuple[HookReply, str]:
+def _build_reply_or_problem(fields: Mapping[str, Any]) -> tuple[HookReply, str]:
     """Build a reply from the fields, or say why they can't be used."""
     try:
         answer = _Answer.model_validate(fields)
@@ -360,4 +360,4 @@ async def run_hook(
 
 def python_isolation_variables(command: str, workspace: Path) -> dict[str, str]:
     """Keep Python from importing what lies in the workspace, where the model writes, if the hook needs none of it."""
-    return {"PYTHONSAFEPATH": "1"} if can_run_isolated(command, workspace) else {}
+    return {"PYTHONSAFEPATH": "1"} if can_run_python_isolated(command, workspace) else {}

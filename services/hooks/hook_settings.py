@@ -11,7 +11,7 @@ from interlock.services.config.settings import (
     HookLayer,
     describe_validation_error,
     expand_variables,
-    format_value,
+    format_value_for_error,
 )
 from interlock.services.policy.rule import Pattern, PatternError, all_tool_names, compile_pattern
 from interlock.state.errors import ConfigError
@@ -125,7 +125,7 @@ class HookRegistry:
     """Whether to report hooks that return nothing."""
 
     @property
-    def configured_event_names(self) -> str:
+    def joined_event_names(self) -> str:
         """Names of the events that have hooks, comma-joined and sorted."""
         return ",".join(sorted({hook.event for hook in self.hooks}))
 
@@ -184,7 +184,9 @@ class _HookReader:
 
     def read_hooks(self, data: object) -> Iterator[Hook]:
         if not isinstance(data, dict):
-            self._report_or_raise_if_required(f"hooks is {format_value(data)}, expected an object.", data)
+            self._report_or_raise_if_required(
+                f"hooks is {format_value_for_error(data)}, expected an object.", data
+            )
             return
         for name, groups in cast(dict[str, Any], data).items():
             event = find_hook_event(name)
@@ -261,7 +263,7 @@ class _HookReader:
         return found
 
     def _wrong_type_message(self, dotted_key: str, data: object, expected: str) -> str:
-        return f"{self.source}: {dotted_key} is {format_value(data)}, expected {expected}."
+        return f"{self.source}: {dotted_key} is {format_value_for_error(data)}, expected {expected}."
 
     def _report_and_block_if_required(
         self, event: HookEvent, dotted_key: str, data: object, problem: str

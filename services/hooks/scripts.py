@@ -37,7 +37,7 @@ _DEEPEST = 3
 _MOST_LINES = 400
 
 
-def find_scripts(
+def find_code_files_and_folders(
     command: str, root: Path, exclude: Callable[[Path], bool] = lambda _: False
 ) -> Iterator[Path]:
     """Yield what a command line runs from a folder, there or not: files that it names, the folders of those that it
@@ -50,7 +50,7 @@ def find_scripts(
     yield from (path for path in line.scan_command_line(command) if not exclude(path))
 
 
-def can_run_isolated(command: str, root: Path) -> bool:
+def can_run_python_isolated(command: str, root: Path) -> bool:
     """Return whether Python, run by this command, needs no module from the folder, so that it can be kept from
     looking there (`PYTHONSAFEPATH`)."""
     found = _ScriptFinder(root)
@@ -94,7 +94,7 @@ class _ScriptFinder:
         for name, value in ((one[1], one[2]) for one in given if one[1] in _SEARCHED):
             self.modules |= name == "PYTHONPATH"
             for folder in filter(None, value.split(os.pathsep)):
-                yield from self._files_importable_from(self.base / folder)
+                yield from self._folder_or_shadowing_modules(self.base / folder)
         if not rest:
             return
         python = any(_PYTHON.fullmatch(Path(word).name) for word in rest)
@@ -141,17 +141,17 @@ class _ScriptFinder:
             return
         self.seen.add(path)
         if _PYTHON.fullmatch(path.name):  # of a virtual environment
-            yield from self._files_importable_from(
+            yield from self._folder_or_shadowing_modules(
                 path.parent.parent if path.parent.name == "bin" else path.parent
             )
             return
         if is_python or path.suffix == ".py":
             self.python.append(path)
-        yield from self._files_importable_from(path.parent)
+        yield from self._folder_or_shadowing_modules(path.parent)
         with suppress(OSError):
             text = read_file(path).decode(errors="replace")
             if path.suffix == ".py":
-                yield from self._imported_files(text, path.parent)
+                yield from self._possible_import_paths(text, path.parent)
             elif path.suffix in (".sh", ".bash", "") and self.depth < _DEEPEST:
                 for line in _OWN_FOLDER.sub(str(path.parent), text).splitlines()[:_MOST_LINES]:
                     yield from _ScriptFinder(self.root, self.depth + 1).scan_command_line(line)
@@ -166,11 +166,11 @@ class _ScriptFinder:
             yield from inner.scan_command_line(text)
             return
         self.code = True
-        yield from self._files_importable_from(self.base)
-        yield from self._imported_files(text, self.base)
+        yield from self._folder_or_shadowing_modules(self.base)
+        yield from self._possible_import_paths(text, self.base)
 
     def _files_used_by_module(self, name: str) -> Iterator[Path]:
-        yield from self._files_importable_from(self.base)
+        yield from self._folder_or_shadowing_modules(self.base)
         parts = name.split(".")
         top, whole = self.base / parts[0], self.base.joinpath(*parts)
         record_read(top)
@@ -181,7 +181,7 @@ class _ScriptFinder:
             if is_file(file):
                 yield from self._files_needed_to_run(file, is_python=True)
 
-    def _files_importable_from(self, folder: Path) -> Iterator[Path]:
+    def _folder_or_shadowing_modules(self, folder: Path) -> Iterator[Path]:
         """Yield a folder that modules are imported from; of the root, where everybody works, only modules that would
         take the place of Python's own, and what Python has compiled."""
         folder = Path(os.path.normpath(folder))
@@ -194,7 +194,7 @@ class _ScriptFinder:
             yield folder / f"{name}.py"
             yield folder / name / "__init__.py"
 
-    def _imported_files(self, text: str, folder: Path) -> Iterator[Path]:
+    def _possible_import_paths(self, text: str, folder: Path) -> Iterator[Path]:
         """Yield the modules that Python code would import from a folder, and what these do."""
         found = (f"{a}{b}".split(",") for a, b in _IMPORT.findall(text))
         names = {
@@ -212,7 +212,9 @@ class _ScriptFinder:
                     self.modules |= own
                     self.seen.add(file)
                     with suppress(OSError):
-                        yield from self._imported_files(read_file(file).decode(errors="replace"), folder)
+                        yield from self._possible_import_paths(
+                            read_file(file).decode(errors="replace"), folder
+                        )
 
 
 def _has_sibling_modules(script: Path) -> bool:

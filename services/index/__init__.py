@@ -91,7 +91,7 @@ class WorkspaceIndex:
         return await self._run_exclusively(self._try_lock_and_scan_files)
 
     async def compare_files_and_remove_gone(self) -> tuple[int, int]:
-        return await self._run_exclusively(self._diff_files_with_index)
+        return await self._run_exclusively(self._compare_files_and_remove_gone)
 
     async def chunk_next_files(self) -> int:
         return await self._run_exclusively(self._chunk_next_files)
@@ -131,8 +131,8 @@ class WorkspaceIndex:
         found = await self._run_exclusively(self._find_candidates, query, vector)
         return found.model_copy(update={"error": error})
 
-    def rank_candidates(self, found: Candidates, query: IndexQuery) -> list[tuple[int, float]]:
-        return rank_candidates(found, query)
+    def rank_candidates(self, candidates: Candidates, query: IndexQuery) -> list[tuple[int, float]]:
+        return rank_candidates(candidates, query)
 
     async def read_hits(self, ranked: Sequence[tuple[int, float]]) -> list[Hit]:
         return await self._run_exclusively(self._read_hits, ranked)
@@ -187,11 +187,11 @@ class WorkspaceIndex:
         self._found, self._pending, self._batch = None, None, []
         self._file.unlock()
 
-    def _diff_files_with_index(self) -> tuple[int, int]:
+    def _compare_files_and_remove_gone(self) -> tuple[int, int]:
         if self._found is None and not self._try_lock_and_scan_files():
             self._pending = deque()  # another process is building it
             return 0, 0
-        conn = self._file.open_for_writing()
+        conn = self._file.open_or_rebuild_for_writing()
         found = self._found or []
         # Files of a folder that another search named stay as they are, as long as it is there.
         kept = {
@@ -242,7 +242,7 @@ class WorkspaceIndex:
 
     def _chunk_next_files(self) -> int:
         if self._pending is None:
-            self._diff_files_with_index()
+            self._compare_files_and_remove_gone()
         self._batch, size = [], 0
         for source in list(self._pending or ())[:_BATCH_FILES]:
             self._check()
@@ -256,10 +256,10 @@ class WorkspaceIndex:
     def _store_next_files(self) -> tuple[int, int]:
         if self._pending is None or not self._batch:
             return 0, self._total
-        conn = self._file.open_for_writing()
+        conn = self._file.open_or_rebuild_for_writing()
         if self._has_other_vector_size(conn):
             self._file.recreate_tables()
-            return self._diff_files_with_index()[0], self._total
+            return self._compare_files_and_remove_gone()[0], self._total
         with write_transaction(conn):
             for file in self._batch:
                 _delete_file_rows(conn, file.source.path)
@@ -303,9 +303,9 @@ class WorkspaceIndex:
         ]
 
     async def count_indexed_and_all_files(self) -> tuple[int, int]:
-        return await self._run_exclusively(self._count_indexed_files)
+        return await self._run_exclusively(self._count_indexed_and_all_files)
 
-    def _count_indexed_files(self) -> tuple[int, int]:
+    def _count_indexed_and_all_files(self) -> tuple[int, int]:
         if (conn := self._file.open_for_reading()) is None:
             return 0, 0
         (total,) = conn.execute("select value from meta where key = 'total'").fetchone()

@@ -61,7 +61,7 @@ class IndexFile:
             os.close(self._lock)
             self._lock = None
 
-    def open_for_writing(self) -> sqlite3.Connection:
+    def open_or_rebuild_for_writing(self) -> sqlite3.Connection:
         """Open for writing; requires the lock. Rebuilds an index that is damaged or of another version."""
         with convert_store_errors(self.path, sqlite3.DatabaseError):
             try:

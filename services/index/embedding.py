@@ -81,7 +81,7 @@ class Embedder:
             return self._make_gemini_embed_function(self.name)
         makers = {
             "openai": self._make_openai_embed_function,
-            "model2vec": self._load_model2vec,
+            "model2vec": self._make_model2vec_embed_function,
             "gemini": self._make_gemini_embed_function,
         }
         if provider in makers:
@@ -151,7 +151,7 @@ class Embedder:
 
         return ask
 
-    def _load_model2vec(self, folder: str) -> _EmbedFunction:
+    def _make_model2vec_embed_function(self, folder: str) -> _EmbedFunction:
         try:
             loader: Any = import_module("model2vec")
         except ImportError as error:

@@ -104,7 +104,7 @@ _stemmer = cache(_Stemmer)
 
 def search_by_words(conn: sqlite3.Connection, query: IndexQuery, limit: int) -> list[tuple[int, float]]:
     """Return chunk ids with scores relative to the best, best first."""
-    words = _select_indexed_query_words(conn, query.query)
+    words = _select_rarest_indexed_words(conn, query.query)
     if not words:
         return []
     match = " OR ".join(f'"{word}"' for word in words)
@@ -119,7 +119,7 @@ def search_by_words(conn: sqlite3.Connection, query: IndexQuery, limit: int) -> 
     return [(chunk, value / full) for chunk, value in found]
 
 
-def _select_indexed_query_words(conn: sqlite3.Connection, query: str) -> list[str]:
+def _select_rarest_indexed_words(conn: sqlite3.Connection, query: str) -> list[str]:
     """Return the query words found in the index, rarest first."""
     total = (
         conn.execute("select max(id) from chunks").fetchone()[0] or 0
@@ -174,7 +174,7 @@ class VectorSearch:
         """Return chunk ids with cosine similarities, best first."""
         np: Any = import_module("numpy")
 
-        self._load_vectors(conn, len(vector))
+        self._load_vectors_if_changed(conn, len(vector))
         condition, values = _build_filter_sql(query)
         ids, vectors = self._ids, self._vectors
         if condition:
@@ -190,7 +190,7 @@ class VectorSearch:
         best = best[np.lexsort((ids[best], -near[best]))]
         return [(int(ids[place]), float(near[place])) for place in best]
 
-    def _load_vectors(self, conn: sqlite3.Connection, vector_bytes: int) -> None:
+    def _load_vectors_if_changed(self, conn: sqlite3.Connection, vector_bytes: int) -> None:
         np: Any = import_module("numpy")
 
         now = (conn.execute("pragma data_version").fetchone()[0], conn.total_changes, vector_bytes)

@@ -193,7 +193,7 @@ class ServerSession:
         try:
             request = self.client.call_tool(tool, dict(args), timeout_s, progress_callback=report)
             content = tool_result_to_content(
-                await _await_answer(request, timeout_s, self._repair_call_result)
+                await _await_answer_converting_errors(request, timeout_s, self._repair_call_result)
             )
         except AnsweredError as error:
             if wanted := asked.wanted or requested_page_form(error.error):
@@ -220,12 +220,14 @@ class ServerSession:
 
     async def read_resource(self, uri: str) -> Content:
         return resource_result_to_content(
-            await _await_answer(self.client.read_resource(uri), self.spec.timeout_s)
+            await _await_answer_converting_errors(self.client.read_resource(uri), self.spec.timeout_s)
         )
 
     async def get_prompt(self, name: str, args: Mapping[str, str]) -> Content:
         return prompt_result_to_content(
-            await _await_answer(self.client.get_prompt(name, dict(args)), self.spec.timeout_s)
+            await _await_answer_converting_errors(
+                self.client.get_prompt(name, dict(args)), self.spec.timeout_s
+            )
         )
 
 
@@ -251,7 +253,7 @@ async def open_session(
         client_info=about,
         **_make_client_callbacks(workspace, in_flight, on_change),
     )
-    client = await _connect_client(wanted, transport)
+    client = await _connect_with_or_without_handshake(wanted, transport)
     listening = asyncio.create_task(_subscribe_to_changes(client, on_change))
     try:
         # Validating a result against the server's own schema would run its regular expressions here.
@@ -282,7 +284,9 @@ def _make_client_callbacks(
     return {"list_roots_callback": list_roots, "elicitation_callback": asks, "message_handler": heard}
 
 
-async def _connect_client(make_client: Callable[..., "Client"], transport: Callable[[], Any]) -> "Client":
+async def _connect_with_or_without_handshake(
+    make_client: Callable[..., "Client"], transport: Callable[[], Any]
+) -> "Client":
     """Connect with the handshake; servers without one speak the current protocol."""
     from mcp.shared.exceptions import MCPError
 
@@ -327,8 +331,8 @@ async def _skip_validation(name: str, result: Any) -> None:
     """Skip validation; the model judges the result."""
 
 
-async def _await_answer(
-    request: Awaitable[Any], timeout_s: float, check_result: Callable[[Any], None] | None = None
+async def _await_answer_converting_errors(
+    request: Awaitable[Any], request_timeout_s: float, check_result: Callable[[Any], None] | None = None
 ) -> Any:
     """Await an answer, distinguishing errors returned by the server from unknown outcomes."""
     import anyio
@@ -341,7 +345,7 @@ async def _await_answer(
             return await request
         except MCPError as error:
             await one.wait_until_request_accepted()
-            raise one.to_exchange_error(error, timeout_s) from error
+            raise one.to_lost_or_answered_error(error, request_timeout_s) from error
         except InputRequiredRoundsExceededError as error:
             raise AnsweredError("it asked for more and more input") from error
         except ValidationError as error:

@@ -119,7 +119,7 @@ class ServerConnection:
             prompts=known.prompts,
         )
 
-    async def wait_until_ready(self) -> None:
+    async def start_and_wait_briefly(self) -> None:
         """Start the server if that was never tried, and wait for it, but only once for a slow one."""
         if not self.is_enabled_and_valid:
             return
@@ -210,8 +210,8 @@ class ServerConnection:
                 # Half a second of CPU: a thread keeps Ctrl-C and other servers responsive.
                 await asyncio.to_thread(import_mcp_sdk)
                 async with asyncio.timeout(self._connect_s):
-                    transport = partial(self._transport, spec, self._on_lost)
-                    made = open_session(spec, transport, self._workspace, self._on_change)
+                    transport = partial(self._transport, spec, self._retire_session)
+                    made = open_session(spec, transport, self._workspace, self._schedule_listing_refresh)
                     live = await stack.enter_async_context(made)
                     self.listing = await live.list_offerings()
                 self._instructions, self._version, self.spec = live.instructions, live.version, spec
@@ -219,7 +219,7 @@ class ServerConnection:
                 await self._refresh_listing_until_lost(live)
         except Exception as error:  # any error of a server or the SDK ends only this session
             self._refuses_http = isinstance(unwrap_exception_group(error), NotStreamableError)
-            self._on_lost(_describe_cause(error, spec.timeout_s, self._connect_s))
+            self._retire_session(_describe_cause(error, spec.timeout_s, self._connect_s))
         return connected
 
     async def _refresh_listing_until_lost(self, session: ServerSession) -> None:
@@ -234,7 +234,7 @@ class ServerConnection:
                 self._tried.set()
                 await self._wake.wait()
 
-    def _on_lost(self, why: str) -> None:
+    def _retire_session(self, why: str) -> None:
         """Retire the session."""
         self._lost = self._lost or why
         self._session = None
@@ -242,7 +242,7 @@ class ServerConnection:
         self._tried.clear()
         self._wake.set()
 
-    def _on_change(self) -> None:
+    def _schedule_listing_refresh(self) -> None:
         self._changed = True
         self._reset_readiness()
         self._wake.set()
@@ -250,7 +250,7 @@ class ServerConnection:
     def record_loss(self, error: LostError, session: ServerSession) -> None:
         """Record that a request found the session lost."""
         if self._session is session:
-            self._on_lost(str(error) or CONNECTION_ENDED)
+            self._retire_session(str(error) or CONNECTION_ENDED)
 
 
 def _describe_cause(error: BaseException, server_timeout_s: float, connect_s: float) -> str:
@@ -308,7 +308,7 @@ class RecordedConnection(ServerConnection):
     def status(self) -> ServerStatus:
         return "disabled" if self.spec.disabled else self._was.status
 
-    async def wait_until_ready(self) -> None:
+    async def start_and_wait_briefly(self) -> None:
         """Nothing to wait for."""
 
     async def require_session(self) -> ServerSession:

@@ -84,7 +84,7 @@ class Exchange:
         if self.on_its_way is not None and not self.answered:
             await wait_at_most(_SETTLE_S, self.on_its_way.wait())
 
-    def to_exchange_error(self, error: Any, timeout_s: float) -> LostError | AnsweredError:
+    def to_lost_or_answered_error(self, error: Any, timeout_s: float) -> LostError | AnsweredError:
         """Tell what the SDK's error stands for. `timeout_s`: the time that the request had."""
         from mcp.types import REQUEST_TIMEOUT
 

@@ -69,14 +69,14 @@ class Servers:
         }
         self._warned: set[str] = set()
 
-    def server_names(self) -> list[str]:
+    def enabled_server_names(self) -> list[str]:
         return [name for name, one in self._connections.items() if one.is_enabled_and_valid]
 
-    async def wait_until_ready(self, server: str | None = None) -> None:
+    async def start_and_wait_for_servers(self, server: str | None = None) -> None:
         if not self._connections:
             return
         wanted = [c for name, c in self._connections.items() if server in (None, name)]
-        await asyncio.gather(*(one.wait_until_ready() for one in wanted))
+        await asyncio.gather(*(one.start_and_wait_briefly() for one in wanted))
         for one in wanted:
             view = self._to_server_view(one)
             lines = [f"MCP server {view.name!r}: {line}; skipped." for line in view.warnings]
@@ -118,7 +118,7 @@ class Servers:
 
     def find_server_of_tool(self, name: str) -> str | None:
         """Return the server that a tool name belongs to: the longest matching name."""
-        fitting = [server for server in self.server_names() if name.startswith(f"mcp_{server}_")]
+        fitting = [server for server in self.enabled_server_names() if name.startswith(f"mcp_{server}_")]
         return max(fitting, key=len, default=None)
 
     def trusted_tool_annotations(self, tool_name: str) -> Mapping[str, JsonValue]:
@@ -149,10 +149,10 @@ class Servers:
                 content = await session.read_resource(str(args["uri"]))
             else:
                 content = await session.call_tool(tool.original, args, report_progress, limit, run.given)
-            return await self._to_tool_result(content, f"{server}: {tool.original}")
+            return await self._save_data_and_build_result(content, f"{server}: {tool.original}")
 
         try:
-            return await self._ask_session_with_retry(one, call_live_tool)
+            return await self._ask_session_retrying_if_not_run(one, call_live_tool)
         except (UnavailableError, NotRunError) as error:
             return error_result("mcp_unavailable", f"MCP server {server!r} can't be reached: {error}")
         except LostError as error:
@@ -169,7 +169,7 @@ class Servers:
                 form=error.form.model_dump(mode="json"),
             )
 
-    async def _ask_session_with_retry(
+    async def _ask_session_retrying_if_not_run(
         self,
         connection: ServerConnection,
         send_request: Callable[[ServerSession], Awaitable[ToolResult]],
@@ -182,7 +182,7 @@ class Servers:
         except LostError as error:
             connection.record_loss(error, session)
             if isinstance(error, NotRunError) and not is_repeated:
-                return await self._ask_session_with_retry(connection, send_request, is_repeated=True)
+                return await self._ask_session_retrying_if_not_run(connection, send_request, is_repeated=True)
             raise
 
     async def read_resource(self, server: str, uri: str) -> ToolResult:
@@ -215,14 +215,14 @@ class Servers:
             return error_result("mcp_unavailable", f"No MCP server {server!r}. There are: {there}")
 
         async def ask_and_convert(session: ServerSession) -> ToolResult:
-            return await self._to_tool_result(await send_request(session), server)
+            return await self._save_data_and_build_result(await send_request(session), server)
 
         try:
-            return await self._ask_session_with_retry(one, ask_and_convert)
+            return await self._ask_session_retrying_if_not_run(one, ask_and_convert)
         except (UnavailableError, LostError, AnsweredError) as error:
             return error_result("mcp_error", f"MCP server {server!r}: {str(error) or one.loss_reason}")
 
-    async def _to_tool_result(self, content: Content, summary: str) -> ToolResult:
+    async def _save_data_and_build_result(self, content: Content, summary: str) -> ToolResult:
         text, parts, left = content.text, list[DataPart](), LARGEST_MEDIA
         for data in content.data:
             where = str(await asyncio.to_thread(self._save_data, data))

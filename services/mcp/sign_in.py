@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
 
 from interlock.services.files.disk import make_private_directory, read_file
-from interlock.services.files.filesystem import lock_folder, replace_private_file_locked
+from interlock.services.files.filesystem import lock_folder, replace_private_file_holding_lock
 from interlock.services.mcp.spec import ServerSpec
 from interlock.state.errors import UserError
 
@@ -109,7 +109,7 @@ class TokenFile:
     def _write_file(self) -> None:
         make_private_directory(self._folder)
         with lock_folder(self._folder):
-            replace_private_file_locked(
+            replace_private_file_holding_lock(
                 self._path, json.dumps({**self.kept, "address": self._address}).encode()
             )
 

@@ -166,11 +166,11 @@ def _parse_message(line: bytes) -> "SessionMessage | Exception":
     try:
         return SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
     except ValueError as error:
-        mended = _repair_message(line)
+        mended = _repair_or_build_error_answer(line)
         return SessionMessage(jsonrpc_message_adapter.validate_python(mended)) if mended else error
 
 
-def _repair_message(line: bytes) -> dict[str, Any] | None:
+def _repair_or_build_error_answer(line: bytes) -> dict[str, Any] | None:
     """The message with U+FFFD in place of what isn't Unicode, or an error answer in place of an answer that can't be
     read, so that its request ends; None: the line is neither.
     """
@@ -217,4 +217,4 @@ async def _end_process(child: SupervisedCommand) -> None:
         child.terminate()
         await wait_at_most(GRACE_S + 1, child.wait_until_finished())
     finally:
-        child.close()
+        child.kill_and_close()

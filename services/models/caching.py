@@ -43,7 +43,7 @@ class CachePlans:
     def __init__(self) -> None:
         self._last: dict[tuple[str, str], Sequence[Message]] = {}
 
-    def plan_cache_marks(self, request: ModelRequest) -> CachePlan | None:
+    def plan_marks_and_remember_request(self, request: ModelRequest) -> CachePlan | None:
         """Return where to mark the request; None if no later request will begin with it."""
         if not _is_conversation_request(request):
             return None

@@ -17,11 +17,11 @@ from interlock.services.models.failure import (
     Backoff,
     is_empty_stream_error,
     stream_with_timeouts,
-    to_model_error,
+    to_model_error_or_reraise,
 )
 from interlock.services.models.json_calls import (
-    build_file_request,
-    extract_fenced_calls,
+    build_file_writing_prompt,
+    extract_fenced_or_bare_calls,
     extract_json_calls,
     with_json_call_rules,
 )
@@ -199,9 +199,9 @@ class ChatModels:
                 call, self._agent, request.model, self._estimate_request_tokens(request)
             )
             if room is not None:
-                request = replace(request, most=self._reply_token_limit(request, room))
+                request = replace(request, most=self._reply_limit_if_budget_binds(request, room))
             replies = stream_and_settle_budget(
-                self.budget, call.task, self._retry_until_answered(call, request, emit)
+                self.budget, call.task, self._stream_with_retries(call, request, emit)
             )
             async with aclosing(replies):
                 async for item in replies:
@@ -211,7 +211,7 @@ class ChatModels:
             if not recorded:
                 self._log.unused(self._agent, call.role, request.ordinal)
 
-    async def _retry_until_answered(
+    async def _stream_with_retries(
         self, call: ModelCall, request: ModelRequest, emit: Emit
     ) -> AsyncGenerator[ModelItem, None]:
         started, failures = self._clock.monotonic(), 0
@@ -240,7 +240,9 @@ class ChatModels:
                     answer.mark_cut_off(error)
                     break
                 spent_s = self._clock.monotonic() - started
-                delay_s = self._retry_delay_s(error, failures, call.attempts or ATTEMPTS, spent_s)
+                delay_s = self._retry_delay_or_add_give_up_reason(
+                    error, failures, call.attempts or ATTEMPTS, spent_s
+                )
                 if delay_s is None:
                     raise
                 told = Retry(
@@ -271,7 +273,9 @@ class ChatModels:
         emit(ErrorEvent(agent=self._agent, severity="warning", message=text))
         return replace(request, messages=self._drop_refused_attachments(request.model, request.messages))
 
-    def _place_attachments(self, model: str, messages: Sequence[Message], tools: bool) -> Sequence[Message]:
+    def _adapt_attachments_to_model(
+        self, model: str, messages: Sequence[Message], tools: bool
+    ) -> Sequence[Message]:
         """Return the messages with attachments where the model takes them."""
         messages = self._drop_refused_attachments(model, messages)
         spec = find_provider_spec(provider_name(model))
@@ -297,7 +301,7 @@ class ChatModels:
         else:
             failures, delay_s = (
                 failed_attempts,
-                self._retry_delay_s(problem, failed_attempts, ATTEMPTS, spent_s),
+                self._retry_delay_or_add_give_up_reason(problem, failed_attempts, ATTEMPTS, spent_s),
             )
         plan: RetryPlan = {"reason": str(problem), "failures": failures, "spent_s": 0, "delay_s": 0, "at": 0}
         if delay_s is None:
@@ -343,7 +347,7 @@ class ChatModels:
         usual = _NEAR_TEMPERATURE if self.facts.model_server(model).near else _TEMPERATURE
         default = usual if call.schema is None else _HELPER_TEMPERATURE
         messages, schema = (
-            self._place_attachments(model, self._redacted(call.messages), bool(call.tools)),
+            self._adapt_attachments_to_model(model, self._redacted(call.messages), bool(call.tools)),
             call.schema,
         )
         if texts := self._texts.get(call.protocol):
@@ -385,7 +389,7 @@ class ChatModels:
         """Estimate the request's tokens, tools included."""
         return self.facts.scale_estimate(request.model, request.size)
 
-    def _reply_token_limit(self, request: ModelRequest, budget_tokens: int) -> int | None:
+    def _reply_limit_if_budget_binds(self, request: ModelRequest, budget_tokens: int) -> int | None:
         """Return what a budget leaves for the reply, where it is less than the model could write: servers
         refuse more."""
         window = self.facts.context_window_tokens(request.model) - self._estimate_request_tokens(request)
@@ -431,7 +435,7 @@ class ChatModels:
         except Exception as error:
             if is_empty_stream_error(error):
                 return
-            explained = to_model_error(error, request.model, self._clock.now())
+            explained = to_model_error_or_reraise(error, request.model, self._clock.now())
             explained.args = (self._redact(str(explained)),)  # clients quote the URL, which contains the key
             raise explained from error
 
@@ -439,7 +443,7 @@ class ChatModels:
         self, request: ModelRequest, call: ModelCall, limit_time: _TimeLimit, path: str, text: str
     ) -> _Pieces:
         """Return the answer to the request for a file that the model wants to write."""
-        messages = build_file_request(path, text, self._redacted(call.messages))
+        messages = build_file_writing_prompt(path, text, self._redacted(call.messages))
         provider = await self._providers.provider_for(request.model)
         async with aclosing(
             limit_time(provider.stream(replace(request, messages=messages, schema=None)))
@@ -468,7 +472,9 @@ class ChatModels:
 
         return report_stage
 
-    def _retry_delay_s(self, error: ModelError, failures: int, attempts: int, spent_s: float) -> float | None:
+    def _retry_delay_or_add_give_up_reason(
+        self, error: ModelError, failures: int, attempts: int, spent_s: float
+    ) -> float | None:
         """Return the seconds to wait before another attempt, or None; then the error's text may say why."""
         if not error.retryable or failures >= min(attempts, error.attempts or attempts):
             return None
@@ -492,7 +498,7 @@ class ChatModels:
         self.facts.record_answer_and_speed(
             request.model, answer.usage.input - answer.usage.cached, answer.begun_s
         )
-        self.facts.record_counted_tokens(request.model, answer.usage.input, request.size)
+        self.facts.calibrate_token_estimate(request.model, answer.usage.input, request.size)
         usage = answer.usage.model_copy(update={"usd": self.facts.cost_usd(request.model, answer.usage)})
         self.budget.settle_reservation(
             call.task, usage
@@ -546,7 +552,7 @@ def _extract_calls(
         return extract_json_calls(pieces, call.tools, request_file, allowed_writes(call.messages, files))
     if call.protocol in ("xml", "auto") and call.tools:
         found = extract_tagged_calls(pieces, TaggedTools(call.tools, call.withheld))
-        return extract_fenced_calls(found, call.tools)
+        return extract_fenced_or_bare_calls(found, call.tools)
     return pieces
 
 

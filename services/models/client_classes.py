@@ -133,7 +133,7 @@ _FIXES = {
 _HOOKS = {"response": [prepare_streamed_response]}
 
 
-def client_constructor_options(cls: type[Any], options: Mapping[str, Any]) -> dict[str, Any]:
+def extra_constructor_options(cls: type[Any], options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options that the subclass of a LangChain class needs, most of which give it an HTTP client of ours."""
     url = str(options.get("base_url") or options.get("azure_endpoint") or "")
     names = {one.__name__ for one in cls.__mro__}

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from interlock.services.files.filesystem import lock_folder, replace_private_file_locked
+from interlock.services.files.filesystem import lock_folder, replace_private_file_holding_lock
 from interlock.services.models.model_table import (
     ABILITIES,
     FREE,
@@ -26,11 +26,11 @@ from interlock.services.models.model_table import (
 )
 from interlock.services.models.names import (
     configured_context_window,
+    configured_server_url,
     find_provider_spec,
     has_credentials,
     provider_name,
     resolve_model,
-    server_url,
 )
 from interlock.services.models.provider_api import bearer_header, fetch_json
 from interlock.state.errors import UserError
@@ -59,7 +59,7 @@ class ModelServer:
 
 def identify_model_server(model: str, env: Mapping[str, str], *, probe: bool = True) -> ModelServer:
     """Return the server of `provider:model`; `probe`: whether one nearby is asked what it is."""
-    url = server_url(model, env)
+    url = configured_server_url(model, env)
     near = is_self_hosted(model, url)
     if not near or not probe:
         return ModelServer(url, near)
@@ -228,7 +228,7 @@ class ModelFacts:
         if told.window:
             self._load_or_refresh_table_entry(model)  # of today, so that it counts with it
             self.record_observations(model, told_window=told.window)
-            self.record_counted_tokens(model, told.counted, estimated_tokens)
+            self.calibrate_token_estimate(model, told.counted, estimated_tokens)
         self._windows[model] = (min(window, self.context_window_tokens(model)), True)
 
     def _look_up_context_window(self, model: str) -> tuple[int, bool]:
@@ -267,7 +267,7 @@ class ModelFacts:
         The first call of a day loads the table.
         """
         if model not in self._prices:
-            own, url = configured_prices(self._settings, model), server_url(model, self._env)
+            own, url = configured_prices(self._settings, model), configured_server_url(model, self._env)
             near = is_self_hosted(model, url)
             self._prices[model] = own or (FREE if near else self._load_or_refresh_table_entry(model).prices)
         return self._prices[model]
@@ -276,7 +276,7 @@ class ModelFacts:
         kept = self.observations(model)
         if kept.table == price_table_cache_stamp():
             return TableEntry(kept.window, kept.prices)
-        found = look_up_table_entry(model, server_url(model, self._env))
+        found = look_up_table_entry(model, configured_server_url(model, self._env))
         self.record_observations(
             model, table=price_table_cache_stamp(), window=found.window, prices=found.prices, told_window=None
         )
@@ -348,23 +348,23 @@ class ModelFacts:
             speed is not None and speed < _SLOW_PER_S
         )
 
-    def record_answer_and_speed(self, model: str, tokens: int, seconds: float) -> None:
+    def record_answer_and_speed(self, model: str, prompt_tokens: int, first_token_s: float) -> None:
         """Note that a model answered, and how fast one nearby read a long request."""
         if model not in self._answered:
             self._answered.add(model)
             self.record_observations(model, answered=True)
-        if tokens >= _LONG and seconds > 0 and self.model_server(model).near:
-            self.record_observations(model, read_per_s=float(f"{tokens / seconds:.1g}"))
+        if prompt_tokens >= _LONG and first_token_s > 0 and self.model_server(model).near:
+            self.record_observations(model, read_per_s=float(f"{prompt_tokens / first_token_s:.1g}"))
 
     def scale_estimate(self, model: str, tokens: int) -> int:
         """Return the estimate of a request, by how far the last ones of this model were off."""
         return round(tokens * self._token_estimate_factor(model))
 
-    def record_counted_tokens(self, model: str, tokens: int, estimate: int) -> None:
+    def calibrate_token_estimate(self, model: str, counted_tokens: int, estimate: int) -> None:
         """Note what the provider counted for a request whose plain estimate is given. Small changes aren't kept."""
-        if estimate < _LONG or tokens <= 0:
+        if estimate < _LONG or counted_tokens <= 0:
             return
-        found = min(max(tokens / estimate, 1 / _OFF), _OFF)
+        found = min(max(counted_tokens / estimate, 1 / _OFF), _OFF)
         if abs(found - self._token_estimate_factor(model)) > _KEPT:
             self._factors[model] = round(found, 2)
             self.record_observations(model, per_estimate=self._factors[model])
@@ -400,7 +400,7 @@ class ModelFacts:
             known, key = self._read_observations(), self._observation_key(model)
             known[key] = Observations.model_validate({**known.get(key, Observations()).model_dump(), **found})
             data = {name: one.model_dump(exclude_none=True) for name, one in known.items()}
-            replace_private_file_locked(self._file, json.dumps(data, indent=2).encode())
+            replace_private_file_holding_lock(self._file, json.dumps(data, indent=2).encode())
 
     def _read_observations(self) -> dict[str, Observations]:
         """Return all that was seen; a file that can't be read counts as empty: it is learned again."""

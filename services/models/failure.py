@@ -115,7 +115,7 @@ async def stream_with_timeouts(
             reminders = [*_schedule_silence_warnings(loop, stall_s, wait_s, timeout, on_silence)]
             try:
                 async with timer:
-                    with subscribe_to_body_bytes(timeout.extend_for_bytes):
+                    with subscribe_to_body_bytes(timeout.extend_on_activity):
                         item = await anext(source)
             except StopAsyncIteration:
                 return
@@ -188,7 +188,7 @@ _CAUSES = 5
 """Maximum length of the cause chain searched (gemini-cli: 5)."""
 
 
-def to_model_error(error: Exception, model: str, now: float) -> ModelError:
+def to_model_error_or_reraise(error: Exception, model: str, now: float) -> ModelError:
     """Convert a client's exception to a `ModelError`; our own bugs are re-raised unchanged.
 
     `now` is Unix time, for dates in Retry-After.
@@ -204,24 +204,24 @@ def to_model_error(error: Exception, model: str, now: float) -> ModelError:
         parse_provider_error,
     )  # late: most runs fail at nothing
 
-    for cause in _iterate_causes(error):
+    for cause in _iterate_error_and_causes(error):
         if told := parse_provider_error(cause):
             return _convert_provider_error(told, model, now)
         if _NEVER.search(f"{type(cause).__name__} {cause}"):
             says = f"Model {model!r} can't be asked: {_shorten_to_line(str(cause))} Correct its API key or its address."
             return ModelError(says)
-    for cause in _iterate_causes(error):
+    for cause in _iterate_error_and_causes(error):
         if _is_transport_error(cause):
             inner = _most_informative_cause(cause)
             why = _shorten_to_line(str(inner)).rstrip(".") or "no text"
             says = f"Model {model!r} could not be reached: {type(inner).__name__}: {why}."
             if advice := next((does for named, does in _TLS if named.search(why)), ""):
                 return ModelError(f"{says} {advice}")
-            if any(map(_was_sent_without_tls, _iterate_causes(error))) and _CLOSED.search(
+            if any(map(_was_sent_without_tls, _iterate_error_and_causes(error))) and _CLOSED.search(
                 type(inner).__name__
             ):
                 says += f" {_MAYBE_TLS}"
-            if any(map(_is_unreachable, _iterate_causes(error))):
+            if any(map(_is_unreachable, _iterate_error_and_causes(error))):
                 says += " Check the connection and the address."
                 return ModelError(says, retryable=True, attempts=_ABSENT_ATTEMPTS, retry_after_s=_ABSENT_S)
             return ModelError(says, retryable=True)
@@ -264,7 +264,7 @@ def _most_informative_cause(error: BaseException) -> BaseException:
     """Return the cause that says most: clients wrap it as "Connection error."."""
     said = [
         c
-        for c in _iterate_causes(error)
+        for c in _iterate_error_and_causes(error)
         if str(c) and (_is_transport_error(c) or type(c).__module__.startswith("http"))
     ]
     return said[-1] if said else error
@@ -294,7 +294,7 @@ def is_empty_stream_error(error: Exception) -> bool:
     return isinstance(error, ValueError) and "No generation chunks" in str(error)
 
 
-def _iterate_causes(error: BaseException) -> Iterator[BaseException]:
+def _iterate_error_and_causes(error: BaseException) -> Iterator[BaseException]:
     at: BaseException | None = error
     for _ in range(_CAUSES):
         if at is None:

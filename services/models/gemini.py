@@ -93,14 +93,14 @@ class BodyEncoder:
 
     def __call__(self, body: Json) -> bytes:
         """Return the value of `contents`, with the other fields after it."""
-        found = [self._encode_content_cached(content) for content in body["contents"]]
+        found = [self._reuse_or_encode_content(content) for content in body["contents"]]
         self._known = {id(content["parts"]): (content, encoded) for content, encoded in found}
         rest = {name: value for name, value in body.items() if name != "contents"}
         if rest != self._rest[0]:
             self._rest = (rest, b", " + json.dumps(rest).encode()[1:-1] if rest else b"")
         return b"[%b]%b" % (b", ".join([encoded for _, encoded in found]), self._rest[1])
 
-    def _encode_content_cached(self, content: Json) -> tuple[Json, bytes]:
+    def _reuse_or_encode_content(self, content: Json) -> tuple[Json, bytes]:
         known = self._known.get(id(content["parts"]))
         if known and known[0]["parts"] is content["parts"]:
             return known
@@ -261,7 +261,7 @@ class GeminiProvider:
                 base_url=base_url,  # pyright: ignore[reportCallIssue]
                 vertexai=False,
                 temperature=None,
-                include_thoughts=_is_thinking_model(model),
+                include_thoughts=_true_if_thinking_model(model),
                 max_retries=1,  # pyright: ignore[reportCallIssue] - one attempt: retrying is our job
                 # httpx uses `verify`; websockets, never opened here, uses `ssl`.
                 client_args={"verify": tls, "ssl": tls} if tls else {},
@@ -281,7 +281,7 @@ class GeminiProvider:
         """Return another model on the same client; closing any of them closes it."""
         own = copy(self)
         own._set_model(model)
-        changes = {"model": model, "include_thoughts": _is_thinking_model(model), "profile": None}
+        changes = {"model": model, "include_thoughts": _true_if_thinking_model(model), "profile": None}
         own._model = self._model.model_copy(update=changes)
         return own
 
@@ -302,7 +302,7 @@ class GeminiProvider:
             options["temperature"] = request.temperature
         if request.most:
             options["max_output_tokens"] = request.most
-        if request.thinking != "auto" and _is_thinking_model(request.model):
+        if request.thinking != "auto" and _true_if_thinking_model(request.model):
             options |= _thinking_options(request.model, request.thinking)
         if request.feature == "picture":
             options["response_modalities"] = [Modality.TEXT, Modality.IMAGE]
@@ -334,7 +334,7 @@ async def _stream_messages(model: _Client, options: dict[str, Any]) -> AsyncGene
             yield message
 
 
-def _is_thinking_model(model: str) -> bool | None:
+def _true_if_thinking_model(model: str) -> bool | None:
     return True if _THINKS.match(model) and not model.endswith("-image") else None
 
 

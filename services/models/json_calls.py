@@ -17,11 +17,11 @@ from interlock.tools.json_calls import (
     AllowedWrites,
     JsonCall,
     ModelKnowledge,
-    find_completion_tool,
+    find_completion_tool_name,
     parse_call_object,
     parse_json_object,
     split_json_calls,
-    tool_signature,
+    tool_signature_and_description,
 )
 
 _DONE = '{"text": "..."}, with what you did or found.'
@@ -30,9 +30,11 @@ _DONE = '{"text": "..."}, with what you did or found.'
 def with_json_call_rules(messages: Sequence[Message], tools: Sequence[ToolDeclaration]) -> list[Message]:
     """Return the messages with the tools and how to call them after the system prompt, which so stays a fixed
     beginning."""
-    last = find_completion_tool(tools)
+    last = find_completion_tool_name(tools)
     end = f"When all is done, call {last}." if last else f"When all is done, answer {_DONE}"
-    text = render_prompt("run/json_calls", tools="\n".join(map(tool_signature, tools)), end=end)
+    text = render_prompt(
+        "run/json_calls", tools="\n".join(map(tool_signature_and_description, tools)), end=end
+    )
     first = messages[0] if messages and messages[0].role == "system" else None
     before = f"{first.text}\n\n" if first else ""
     return [Message(role="system", content=(TextPart(text=before + text),)), *messages[1 if first else 0 :]]
@@ -100,7 +102,7 @@ async def extract_json_calls(
         yield Chunk(calls=_to_parsed_calls([(name, args)] if call else ()))
 
 
-def build_file_request(path: str, text: str, messages: Sequence[Message]) -> list[Message]:
+def build_file_writing_prompt(path: str, text: str, messages: Sequence[Message]) -> list[Message]:
     """Return the request for the whole of a file: the task, the files and the last output, as code and without the
     calls."""
     seen = ModelKnowledge(messages)
@@ -161,7 +163,7 @@ def _parse_partial_text_field(partial_json: str) -> str:
     return json.loads(f'"{text}"', strict=False)
 
 
-async def extract_fenced_calls(
+async def extract_fenced_or_bare_calls(
     pieces: AsyncGenerator[Chunk, None], tools: Sequence[ToolDeclaration]
 ) -> AsyncGenerator[Chunk, None]:
     """Take fenced or bare JSON calls out of the text; what may be one is held until the end."""

@@ -29,7 +29,7 @@ from interlock.services.models.caching import (
 )
 from interlock.services.models.client_classes import (
     INITIAL_USAGE,
-    client_constructor_options,
+    extra_constructor_options,
     parse_ollama_usage,
     subclass_with_fixes,
 )
@@ -37,10 +37,10 @@ from interlock.services.models.facts import ModelFacts
 from interlock.services.models.names import (
     PUBLIC_URLS,
     ProviderSpec,
+    configured_server_url,
     disable_tracing,
     find_provider_spec,
     provider_name,
-    server_url,
     silence_client_warnings,
 )
 from interlock.services.models.network import temporary_client_environment
@@ -68,7 +68,7 @@ from interlock.services.models.thinking import (
     ThoughtStreamingClient,
     is_openai_client_class,
     prepend_thinking,
-    subclass_to_read_thoughts,
+    subclass_to_read_and_resend_thoughts,
 )
 from interlock.services.packages import install_command
 from interlock.state.errors import ModelError, UserError
@@ -218,7 +218,7 @@ class LangChainProvider:
             options["stream_chunk_timeout"] = None  # ours counts: it knows pings
             if facts.model_server(model).near:
                 options["timeout"] = None  # the client's own is 10 minutes
-            cls = subclass_to_read_thoughts(cls)
+            cls = subclass_to_read_and_resend_thoughts(cls)
         if facts.model_server(model).kind == "llama.cpp":
             options["extra_body"] = {"return_progress": True}
         if self._spec.cls == "ChatOpenAI":
@@ -226,7 +226,7 @@ class LangChainProvider:
         cls = subclass_with_fixes(cls)
         with temporary_client_environment():
             options |= _async_api_key_option(options) if self._spec.cls == "ChatOpenAI" else {}
-            options |= client_constructor_options(cls, options)
+            options |= extra_constructor_options(cls, options)
             made: Any = cls(**options)
             getattr(made, "_async_client", None)  # Anthropic's is made when it is first used
         if is_openai_client_class(cls):
@@ -267,7 +267,7 @@ class LangChainProvider:
             if len(pieces) == _TOGETHER:
                 pieces = [_merge_chunks(pieces)]
             text, thought = tags.split_thoughts(_chunk_text(chunk))
-            thought += thinking.collect_chunk(chunk)
+            thought += thinking.collect_thought_text(chunk)
             progress = chunk.response_metadata.pop(_PROGRESS, None)
             usd = chunk.response_metadata.pop(_COST, usd)
             begun = chunk.response_metadata.pop(INITIAL_USAGE, begun)
@@ -288,7 +288,7 @@ class LangChainProvider:
 
     def _caching_options(self, request: ModelRequest) -> dict[str, Any]:
         """Return the options with which the provider caches the start of a conversation."""
-        plan = self._plans.plan_cache_marks(request)
+        plan = self._plans.plan_marks_and_remember_request(request)
         if plan is None:
             return {}
         if supports_cache_marks(self._spec.cls, self._name.partition(":")[2]):
@@ -338,7 +338,7 @@ class LangChainProvider:
         self, whole: AIMessageChunk, raw_reason: str, usage: Usage | None, usd: float | None
     ) -> Chunk:
         reason, problem, warning = interpret_finish_reason(self._name, raw_reason)
-        calls, broken = _to_parsed_calls(whole)
+        calls, broken = _parse_calls_or_first_bad_call(whole)
         if broken:
             problem = f"{self._name} sent a call that can't be read: {broken}"
             reason = "malformed_function_call"
@@ -435,7 +435,7 @@ def _constructor_options(model: str, spec: ProviderSpec, env: Mapping[str, str])
         options["max_retries"] = spec.retries_off
     url = env.get(spec.url) if spec.url else None
     # Named even if it is the provider's own: else another variable could send the key elsewhere.
-    if address := server_url(model, env) or PUBLIC_URLS.get(provider_name(model), ""):
+    if address := configured_server_url(model, env) or PUBLIC_URLS.get(provider_name(model), ""):
         options[spec.url_field] = (
             address.rstrip("/").removesuffix(spec.url_adds) if spec.url_adds else address
         )
@@ -450,7 +450,7 @@ def _chunk_text(chunk: AIMessageChunk) -> str:
     return "".join(block["text"] for block in chunk.content_blocks if block["type"] == "text")
 
 
-def _to_parsed_calls(whole: AIMessageChunk) -> tuple[tuple[ParsedCall, ...], str]:
+def _parse_calls_or_first_bad_call(whole: AIMessageChunk) -> tuple[tuple[ParsedCall, ...], str]:
     """Return the calls in order, and the first whose arguments are no JSON object."""
     pieces: list[ParsedCall] = []
     for call in whole.tool_call_chunks:

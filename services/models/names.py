@@ -143,7 +143,7 @@ def find_provider_spec(provider: str) -> ProviderSpec | None:
 _OLLAMA = "http://127.0.0.1:11434"
 
 
-def server_url(model: str, env: Mapping[str, str]) -> str:
+def configured_server_url(model: str, env: Mapping[str, str]) -> str:
     """Return the address that settings or the environment give; empty: the provider's own."""
     spec = find_provider_spec(provider_name(model))
     url = env.get(spec.url, "") if spec and spec.url else ""
@@ -232,7 +232,7 @@ def _to_canonical_name(settings: Settings, name: str) -> str:
     if not colon:
         if found := guess_provider(name):
             return name.removeprefix("models/") if found == "gemini" else f"{found}:{name}"
-        raise UserError(f"No model {name!r}.{_suggest_nearest_model(settings, name)} {_EXPECTED}")
+        raise UserError(f"No model {name!r}.{_nearest_models_hint(settings, name)} {_EXPECTED}")
     if provider == "script":
         return _to_absolute_script_name(model)
     if not model:
@@ -241,7 +241,7 @@ def _to_canonical_name(settings: Settings, name: str) -> str:
         return model.removeprefix("models/")
     if find_provider_spec(provider) is None:
         raise UserError(
-            f"No provider {provider!r} in {name!r}.{_suggest_nearest_model(settings, provider)} {_EXPECTED}"
+            f"No provider {provider!r} in {name!r}.{_nearest_models_hint(settings, provider)} {_EXPECTED}"
         )
     return name
 
@@ -270,7 +270,7 @@ def _missing_script_error(file: str) -> UserError:
     return UserError(f"No script file {file!r}. Expected -m script:FILE with a YAML or JSON list of replies.")
 
 
-def _suggest_nearest_model(settings: Settings, name: str) -> str:
+def _nearest_models_hint(settings: Settings, name: str) -> str:
     known = ["auto", *settings.model.aliases, *SHORT, *settings.model.aliases.values(), *PROVIDERS, "script"]
     return did_you_mean(name.lower(), dict.fromkeys(known), max_suggestions=3, cutoff=0.6)
 
@@ -281,7 +281,7 @@ _WAYS = (
 )
 
 
-def check_credentials(settings: Settings, env: Mapping[str, str], model: str | None = None) -> None:
+def require_usable_model(settings: Settings, env: Mapping[str, str], model: str | None = None) -> None:
     """Check that `model` (default: from settings) can be asked.
 
     Raises `CredentialsError` if it lacks a key, `UserError` if it lacks a package, or a script its file.
@@ -295,7 +295,7 @@ def check_credentials(settings: Settings, env: Mapping[str, str], model: str | N
         return
     check_proxies(os.environ)
     find_or_merge_certificate_file(os.environ)
-    check_server_address(resolved, env)
+    check_server_address_and_key(resolved, env)
     if provider == "gemini":
         if find_gemini_key(env) is None:
             if name == "auto" and (url := env.get("OPENAI_BASE_URL")):
@@ -343,14 +343,14 @@ def has_credentials(model: str, env: Mapping[str, str]) -> bool:
 _WEB = re.compile(r"https?://[^/]", re.I)
 
 
-def check_server_address(model: str, env: Mapping[str, str]) -> None:
+def check_server_address_and_key(model: str, env: Mapping[str, str]) -> None:
     """Raise `UserError` for an address, and `CredentialsError` for a key, that no client can send.
 
     Without a scheme it isn't known whether the key would be sent encrypted.
     """
     spec = find_provider_spec(provider_name(model))
     keys, variable = (spec.key,) if spec else GEMINI_KEYS, spec.url if spec else "GOOGLE_GEMINI_BASE_URL"
-    url = server_url(model, env) if provider_name(model) == "ollama" else env.get(variable, "")
+    url = configured_server_url(model, env) if provider_name(model) == "ollama" else env.get(variable, "")
     if url and not _WEB.match(url):
         bare = re.sub(r"^\w*:?//", "", url)
         scheme = "http" if re.match(r"localhost|127\.|\[::1\]", bare) else "https"

@@ -7,8 +7,8 @@ from interlock.services.models.names import (
     GEMINI_PREFIXES,
     PROVIDERS,
     PUBLIC_URLS,
+    configured_server_url,
     find_gemini_key,
-    server_url,
 )
 from interlock.services.models.network import make_tls_context, temporary_client_environment
 from interlock.state.errors import UserError
@@ -33,7 +33,7 @@ def list_provider_models(provider: str, env: Mapping[str, str]) -> list[str]:
             (env.get("GOOGLE_GEMINI_BASE_URL") or GEMINI_URL).rstrip("/"), find_gemini_key(env) or ""
         )
     spec = PROVIDERS[provider]
-    own = server_url(f"{provider}:", env) or PUBLIC_URLS.get(provider, "")
+    own = configured_server_url(f"{provider}:", env) or PUBLIC_URLS.get(provider, "")
     if spec.own_login or not own:
         raise UserError(
             f"{provider!r} finds its own credentials; Interlock can't test them. Try a model with -m."

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from interlock.services.models.names import (
-    check_server_address,
+    check_server_address_and_key,
     find_gemini_key,
     provider_name,
     require_package,
@@ -67,7 +67,7 @@ class Providers:
                     f"The run names {model!r}, a file of this worker that its own settings don't name."
                 )
             return ScriptProvider(Path(model.partition(":")[2]))
-        check_server_address(model, self._env)
+        check_server_address_and_key(model, self._env)
         if provider != "gemini":
             require_package(model)
             return (await asyncio.to_thread(reserve_stack_space(_import_langchain), model))(

@@ -99,7 +99,8 @@ class Provider(Protocol):
     """A source of models. A stream makes one attempt and never retries by itself."""
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[Chunk, None]:
-        """Yield chunks as they arrive. Client exceptions pass through; `failure.to_model_error` interprets them."""
+        """Yield chunks as they arrive. Client exceptions pass through; `failure.to_model_error_or_reraise` interprets
+        them."""
         ...
 
 
@@ -270,11 +271,11 @@ class _TextCollector:
         self._parts: list[str] = []
         self._half = ""
 
-    def append_text(self, text: str) -> str:
+    def append_and_return_complete_text(self, text: str) -> str:
         """Append text and return what can be shown now."""
         text = self._half + text
         self._half = text[-1:] if _HIGH.search(text) else ""
-        ready = _join_surrogates(text[: len(text) - len(self._half)])
+        ready = _join_or_replace_surrogates(text[: len(text) - len(self._half)])
         self._parts.append(ready)
         return ready
 
@@ -282,7 +283,7 @@ class _TextCollector:
         return "".join(self._parts) + replace_surrogates(self._half)
 
 
-def _join_surrogates(text: str) -> str:
+def _join_or_replace_surrogates(text: str) -> str:
     """Combine surrogate pairs; lone halves are replaced."""
     if text.isascii():
         return text
@@ -323,9 +324,9 @@ class AnswerBuilder:
         if chunk.usage is not None:
             self.usage = _add_usage(self.usage, chunk.usage)
         items: list[ModelItem] = []
-        if chunk.thought and (thought := self._thought.append_text(chunk.thought)):
+        if chunk.thought and (thought := self._thought.append_and_return_complete_text(chunk.thought)):
             items.append(ThoughtDelta(text=thought))
-        if chunk.text and (text := self._text.append_text(chunk.text)):
+        if chunk.text and (text := self._text.append_and_return_complete_text(chunk.text)):
             items.append(TextDelta(text=text))
         self.shown = self.shown or bool(items)
         return items

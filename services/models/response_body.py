@@ -112,7 +112,7 @@ class ExtendableTimeout:
         self._time = asyncio.get_running_loop().time
         self._said = self._heard = self._time()
 
-    def extend_for_bytes(self, is_data: bool) -> None:
+    def extend_on_activity(self, is_data: bool) -> None:
         """Put the limit off for bytes that arrived now."""
         now = self._time()
         self._said = now if is_data else self._said

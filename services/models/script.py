@@ -225,7 +225,7 @@ class ScriptProvider:
 
     def _load_reply_groups(self) -> dict[tuple[str, str], list[list[ScriptEntry]]]:
         if self._replies is None:
-            self._replies = _group_entries(read_script(self._path))
+            self._replies = _group_errors_with_reply(read_script(self._path))
         return self._replies
 
     def _require_expected_request(self, entry: ScriptEntry, request: ModelRequest) -> None:
@@ -266,7 +266,9 @@ def text_after_last_answer(request: ModelRequest) -> str:
     return "\n".join(f"{m.name}: {m.text}" if m.role == "tool" else m.text for m in reversed(new))
 
 
-def _group_entries(entries: Sequence[ScriptEntry]) -> dict[tuple[str, str], list[list[ScriptEntry]]]:
+def _group_errors_with_reply(
+    entries: Sequence[ScriptEntry],
+) -> dict[tuple[str, str], list[list[ScriptEntry]]]:
     """Group by (agent, role) and ordinal: errors followed by their reply. Trailing errors form their own group."""
     grouped: dict[tuple[str, str], list[list[ScriptEntry]]] = {}
     waiting: dict[tuple[str, str], list[ScriptEntry]] = {}

@@ -45,7 +45,7 @@ class AttachmentPlacer:
             if not _list_attachments(message):
                 placed.append(message)
                 continue
-            own, following = self._place_message_cached(message)
+            own, following = self._adapt_message_cached(message)
             placed.append(own)
             waiting += [following] if following else []
         return [*placed, *waiting]
@@ -55,20 +55,20 @@ class AttachmentPlacer:
         told, self._unsaid = self._unsaid, []
         return told
 
-    def _place_message_cached(self, message: Message) -> tuple[Message, Message | None]:
+    def _adapt_message_cached(self, message: Message) -> tuple[Message, Message | None]:
         known = self._placed.get(id(message))
         if known is None:
-            own, following = self._place_message_parts(message)
+            own, following = self._move_or_replace_attachments(message)
             known = self._placed[id(message)] = (message, own, following)
         return known[1], known[2]
 
-    def _place_message_parts(self, message: Message) -> tuple[Message, Message | None]:
+    def _move_or_replace_attachments(self, message: Message) -> tuple[Message, Message | None]:
         """Return the message as it is sent, and a user message with what doesn't fit into a tool's result."""
         stays: list[TextPart | DataPart] = []
         moved: list[DataPart] = []
         for part in message.content:
             if isinstance(part, DataPart) and not self._is_accepted_part(part):
-                stays.append(self._replace_with_notice(part))
+                stays.append(self._replace_with_notice_and_warn(part))
             elif (
                 isinstance(part, DataPart)
                 and message.role == "tool"
@@ -93,7 +93,7 @@ class AttachmentPlacer:
     def _can_be_in_tool_result(self, part: DataPart) -> bool:
         return self._structured and (not self._able.is_known or _media_kind(part) in self._able.in_results)
 
-    def _replace_with_notice(self, part: DataPart) -> TextPart:
+    def _replace_with_notice_and_warn(self, part: DataPart) -> TextPart:
         kind = _media_kind(part)
         what = _NAMES.get(kind, f"files of type {part.mime_type}")
         if kind not in self._said:

@@ -164,7 +164,7 @@ class ThoughtCollector:
         self.refusal = ""
         """What OpenAI's models say in place of an answer that they refuse."""
 
-    def collect_chunk(self, chunk: AIMessageChunk) -> str:
+    def collect_thought_text(self, chunk: AIMessageChunk) -> str:
         """Return the text of thoughts that a piece adds, and keep what must go back."""
         delta: dict[str, Any] = chunk.response_metadata.pop(_DELTA, {})
         refused = [str(block.get("refusal") or "") for block in _content_blocks(chunk)]
@@ -285,7 +285,7 @@ def is_openai_client_class(cls: type[Any]) -> bool:
 
 
 @cache
-def subclass_to_read_thoughts(cls: type[Any]) -> type[Any]:
+def subclass_to_read_and_resend_thoughts(cls: type[Any]) -> type[Any]:
     """Return the class of OpenAI's protocol with the thoughts that its client drops, and with those that go back."""
 
     class Reading(cls):
@@ -318,7 +318,9 @@ def subclass_to_read_thoughts(cls: type[Any]) -> type[Any]:
             made: Any = own._convert_chunk_to_generation_chunk(chunk, *rest)
             told = {name: delta[name] for name in _TOLD if delta.get(name)}
             if made is not None and told:
-                made.message.additional_kwargs.pop("reasoning_content", None)  # `collect_chunk` reads it once
+                made.message.additional_kwargs.pop(
+                    "reasoning_content", None
+                )  # `collect_thought_text` reads it once
                 made.message.response_metadata[_DELTA] = told
             return made
 

@@ -213,7 +213,7 @@ def _commands_run_by_launcher(command: ShellCommand) -> Iterator[ShellCommand]:
 
 
 def _describe_change_by_command(command: ShellCommand, reading: LineReading) -> str | None:
-    words = [_possible_values_of_word(word, command, reading) for word in command.words[1:]]
+    words = [_possible_values_and_trusted_names(word, command, reading) for word in command.words[1:]]
     program = canonical_program_name(command.words[0].text)
     if program == "git":
         plain = [text for texts in words for text in texts]
@@ -226,16 +226,16 @@ def _describe_change_by_command(command: ShellCommand, reading: LineReading) -> 
             or describe_unpacked_trusted_file("git", command, words, reading)
         )
     found = _describe_protected_path_change(
-        program, _written_paths(program, words), reading
+        program, _written_or_removed_paths(program, words), reading
     ) or describe_unpacked_trusted_file(program, command, words, reading)
     if found is not None:
         return found
     if program == "find":
         return _describe_change_by_find(command, reading)
     if program in ("fd", "fdfind"):
-        return _describe_protected_path_change(program, _paths_matched_by_fd(command, reading), reading)
+        return _describe_protected_path_change(program, _paths_changed_by_fd(command, reading), reading)
     return _describe_protected_path_change(
-        program, _trusted_names_in_inline_code(program, command, reading), reading
+        program, _paths_written_by_inline_code(program, command, reading), reading
     )
 
 
@@ -258,7 +258,7 @@ def _is_sensitive_git_path(path: str) -> bool:
     return at is not None and (at + 1 == len(parts) or parts[at + 1] in OF_GIT)
 
 
-def _possible_values_of_word(word: Word, command: ShellCommand, reading: LineReading) -> Texts:
+def _possible_values_and_trusted_names(word: Word, command: ShellCommand, reading: LineReading) -> Texts:
     """Return what a word may stand for; where that isn't in the line, also what else the line names and trusts."""
     found = possible_paths(word, reading)
     if _EXTENDS.search(reading.line.text):  # then parentheses are patterns, too
@@ -268,11 +268,11 @@ def _possible_values_of_word(word: Word, command: ShellCommand, reading: LineRea
     return (
         *found,
         *find_trusted_names(word.text, reading),
-        *_candidate_paths_from_other_commands(command, reading),
+        *_candidate_paths_in_rest_of_line(command, reading),
     )
 
 
-def _candidate_paths_from_other_commands(command: ShellCommand, reading: LineReading) -> Iterator[str]:
+def _candidate_paths_in_rest_of_line(command: ShellCommand, reading: LineReading) -> Iterator[str]:
     """Yield the trusted names in the rest of the line, of which what isn't known may be one."""
     yield from find_trusted_names(reading.line.text.replace(command.text, " "), reading)
     between: list[ShellCommand] = []
@@ -297,7 +297,7 @@ def _paths_created_or_removed_by_git(plain: Texts, words: Sequence[Texts]) -> It
         yield from _option_values(words, ("-o",))
     at = next((at for at, text in enumerate(plain) if not text.startswith("-")), len(plain))
     if plain[at : at + 1] and plain[at] in _MAKES and not {"--cached", "list", "status"} & {*plain}:
-        yield from _written_paths("mv", [(text,) for text in plain[at + 1 :]])
+        yield from _written_or_removed_paths("mv", [(text,) for text in plain[at + 1 :]])
 
 
 def _paths_from_git_ls_files(reading: LineReading) -> Iterator[str]:
@@ -308,7 +308,7 @@ def _paths_from_git_ls_files(reading: LineReading) -> Iterator[str]:
             yield from chain.from_iterable(run_git_ls_files(folder, other.argv[2:]) for folder in folders)
 
 
-def _written_paths(program: str, words: Sequence[Texts]) -> Iterator[str]:
+def _written_or_removed_paths(program: str, words: Sequence[Texts]) -> Iterator[str]:
     operands = [texts for texts in words if not texts[0].startswith("-") or texts[0] == "-"]
     flat = [text for texts in words for text in texts]
     if program in _ALL | _REMOVE:
@@ -386,7 +386,7 @@ def _option_values(words: Sequence[Texts], options: Sequence[str]) -> Iterator[s
 # ---- code in arguments and here-documents
 
 
-def _trusted_names_in_inline_code(program: str, command: ShellCommand, reading: LineReading) -> Iterator[str]:
+def _paths_written_by_inline_code(program: str, command: ShellCommand, reading: LineReading) -> Iterator[str]:
     """Yield the trusted names in code on the line that writes."""
     given = [word.text for word in command.words[1:]]
     texts = [r.text for r in reading.line.redirects if r.kind == "text" and r.text]
@@ -453,7 +453,7 @@ def _program_changing_found_files(words: Sequence[str]) -> str:
         end = next((n for n in range(at, len(words)) if words[n] in (";", "+")), len(words))
         inner = words[at + 1 : end]
         program = canonical_program_name(inner[0]) if inner else ""
-        if any("{}" in path for path in _written_paths(program, [(text,) for text in inner[1:]])):
+        if any("{}" in path for path in _written_or_removed_paths(program, [(text,) for text in inner[1:]])):
             return program
         if program in SHELLS and any(_can_script_write(text, inner) for text in inner[1:]):
             return "sh"
@@ -498,7 +498,7 @@ def _paths_matched_by_find(command: ShellCommand, reading: LineReading) -> Itera
                     yield path
 
 
-def _paths_matched_by_fd(command: ShellCommand, reading: LineReading) -> Iterator[str]:
+def _paths_changed_by_fd(command: ShellCommand, reading: LineReading) -> Iterator[str]:
     """Yield the files that fd finds for a program that changes them."""
     words = list(command.argv[1:])
     at = next((n for n, word in enumerate(words) if word in ("-x", "-X", "--exec", "--exec-batch")), None)
@@ -549,4 +549,4 @@ def _describe_git_config_change(words: Sequence[str]) -> str | None:
 def possible_redirection_paths(target: Word, reading: LineReading) -> Iterator[str]:
     """Yield the paths that a redirection may write to."""
     command = ShellCommand(target.text, (literal_word(">"), target))
-    yield from _possible_values_of_word(target, command, reading)
+    yield from _possible_values_and_trusted_names(target, command, reading)

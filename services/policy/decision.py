@@ -114,7 +114,7 @@ class PolicyDecision:
         )
 
 
-def limit_to_initial_verdict(current: Verdict, initial: Verdict) -> Verdict:
+def limit_to_ask_if_initially_stricter(current: Verdict, initial: Verdict) -> Verdict:
     """Return the verdict, limited to ask if the rules at the start of the run were stricter."""
     if initial.decision == "allow" or initial.decision == current.decision:
         return current
@@ -269,7 +269,7 @@ def _explain_missing_always_choice(decided: PolicyDecision) -> str:
     if decided.ruling.decision == "deny":
         return "No session rule lifts a deny."
     asking = [o for o in (decided.ruling, *(p.ruling for p in decided.parts)) if o.decision == "ask"]
-    if why := next((why for o in asking if (why := _reason_grant_cannot_override(o)) is not None), None):
+    if why := next((why for o in asking if (why := _explain_asking_despite_grant(o)) is not None), None):
         return why
     # Reasons that no rule was tested against, as none allowed the rest.
     if decided.line is not None and decided.line.opaque is not None:
@@ -279,7 +279,7 @@ def _explain_missing_always_choice(decided: PolicyDecision) -> str:
     return "It can't be narrowed to one command, one file, one host or one MCP tool or server."
 
 
-def _reason_grant_cannot_override(outcome: Ruling) -> str | None:
+def _explain_asking_despite_grant(outcome: Ruling) -> str | None:
     rule, detail = outcome.rule, outcome.detail
     match outcome.cause:
         case "danger":

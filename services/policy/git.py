@@ -78,11 +78,11 @@ def _git_and_common_directories(git: Path) -> list[tuple[Path, Path]]:
     if git.is_dir():
         return [] if (git / "commondir").exists() else [(git, git)]
     try:
-        own = Path(os.path.realpath(git.parent / _read_single_line(git).removeprefix("gitdir: ")))
-        linked = own.parent.name == "worktrees" and _read_single_line(own / "commondir") == "../.."
+        own = Path(os.path.realpath(git.parent / _read_without_final_newline(git).removeprefix("gitdir: ")))
+        linked = own.parent.name == "worktrees" and _read_without_final_newline(own / "commondir") == "../.."
         return (
             [(own, own.parent.parent)]
-            if linked and Path(_read_single_line(own / "gitdir")).samefile(git)
+            if linked and Path(_read_without_final_newline(own / "gitdir")).samefile(git)
             else []
         )
     except (OSError, ValueError):
@@ -106,7 +106,7 @@ def user_git_exclude_files() -> Iterator[Path]:
 _EXCLUDES = re.compile(r"^\s*excludesfile\s*=(.+)$", re.MULTILINE | re.IGNORECASE)
 
 
-def _read_single_line(file: Path) -> str:
+def _read_without_final_newline(file: Path) -> str:
     return read_file(file, _LARGEST).decode().removesuffix("\n")
 
 
@@ -194,7 +194,7 @@ _SAFE = (*("-c", "safe.bareRepository=explicit"), *("-c", "core.fsmonitor=false"
 _NAMES = ("--no-ext-diff", "--no-textconv", "--name-status", "-z", "--no-color")
 
 
-def is_printing_file_contents(command: str, options: Sequence[str]) -> bool:
+def is_git_printing_file_contents(command: str, options: Sequence[str]) -> bool:
     """Return whether `git diff`, `show` or `log` prints what is in files. `show` may, whatever its options: of
     a blob."""
     patch = not _PATCH.isdisjoint(options)
@@ -203,7 +203,7 @@ def is_printing_file_contents(command: str, options: Sequence[str]) -> bool:
     return command == "show" or (command == "diff" and (patch or _LISTS.isdisjoint(options)))
 
 
-def can_show_private_file(folder: Path, words: Sequence[str], is_hidden: Callable[[str], bool]) -> bool:
+def can_git_show_private_file(folder: Path, words: Sequence[str], is_hidden: Callable[[str], bool]) -> bool:
     """Return whether `git WORDS…` shows a private file, or one that `is_hidden` keeps from tools, or can't be known."""
     asked = _HistoryQuery.parse(folder, words)
     if asked.command == "diff" and not asked.revisions and not asked.options:

@@ -192,7 +192,7 @@ def _is_known_variant(command: ShellCommand, granted: tuple[str, ...], reading: 
     if [(w.literal, w.text) for w in lead] != [(True, text) for text in granted[:size]]:
         return False
     if row.reading:
-        return reading.with_accepted_paths(granted).is_plain_read_command(command)
+        return reading.with_command_paths_accepted(granted).is_plain_read_command(command)
     if row.anything:
         return True
     own, other = row.parse_arguments([*map(literal_word, granted[size:])]), row.parse_arguments(words)

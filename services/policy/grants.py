@@ -12,7 +12,7 @@ from typing import Any, cast
 from urllib.parse import urlsplit
 
 from interlock.services.files.disk import make_private_directory
-from interlock.services.files.filesystem import lock_folder, replace_private_file_locked
+from interlock.services.files.filesystem import lock_folder, replace_private_file_holding_lock
 from interlock.services.policy.grant_coverage import (
     describe_extra_coverage,
     find_grant_row,
@@ -174,12 +174,12 @@ def to_shell_grant(call: CallView, mode: str, reading: LineReading) -> SessionRu
     ):
         return common.model_copy(update={"line": line.text})
     each = chain.from_iterable(map(split_by_target, line.commands_needing_rule))
-    shown = dict.fromkeys(map(_granted_argv, each))
+    shown = dict.fromkeys(map(_granted_argv_or_prefix, each))
     commands, also = tuple(map(shlex.join, shown)), tuple(map(describe_extra_coverage, shown))
     return common.model_copy(update={"commands": commands, "also": also})
 
 
-def _granted_argv(command: ShellCommand) -> tuple[str, ...]:
+def _granted_argv_or_prefix(command: ShellCommand) -> tuple[str, ...]:
     found = find_grant_row(command.argv)
     return command.argv[: found[0]] if found and found[1].anything else command.argv
 
@@ -258,7 +258,7 @@ def save_rules(folder: Path, tables: list[Table], note: str) -> SavedRules | Non
 def _append_new_tables(path: Path, tables: list[Table], note: str) -> tuple[str, str] | None:
     """Append the tables to the file; return its text before and after, None if it has all of them."""
     old = _read_saved_rules_file(path)
-    there = _parse_tables(old)
+    there = _parse_tables_or_empty(old)
     new = [t for t in tables if not any(_is_same_or_narrower(t, other) for other in there)]
     if not new:
         return None
@@ -271,7 +271,7 @@ def _append_new_tables(path: Path, tables: list[Table], note: str) -> tuple[str,
     if tomllib.loads(texts).get("rule") != new:
         raise ValueError("it holds characters that TOML can't")
     whole = (old or _HEADER).rstrip("\n") + "\n" + texts
-    replace_private_file_locked(path, whole.encode())
+    replace_private_file_holding_lock(path, whole.encode())
     return old, whole
 
 
@@ -286,7 +286,7 @@ def _read_saved_rules_file(path: Path) -> str:
         raise ValueError(f"the file {error}") from None
 
 
-def _parse_tables(text: str) -> list[Table]:
+def _parse_tables_or_empty(text: str) -> list[Table]:
     try:
         found: object = tomllib.loads(text).get("rule")
     except (ValueError, RecursionError):

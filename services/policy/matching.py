@@ -49,7 +49,7 @@ def is_rule_allowing_command(rule: Rule, command: ShellCommand, args: Mapping[st
     if pattern is None or ("=" not in pattern.text and has_unsafe_assignments(command)):
         return False
     return (
-        pattern.is_match_at_start(text)
+        pattern.has_match_at_start(text)
         if rule.command_pattern
         else pattern.is_found_in(to_searchable_json({**args, "command": text}))
     )
@@ -73,7 +73,7 @@ def match_restricting_rule(rule: Rule, command: ShellCommand, args: Mapping[str,
         )
     if rule.command_pattern is not None:
         if any(
-            rule.command_pattern.is_match_at_start(text)
+            rule.command_pattern.has_match_at_start(text)
             for text in _command_spellings(command.text, command.argv)
         ):
             return Match.YES
@@ -94,7 +94,7 @@ def match_restricting_rule(rule: Rule, command: ShellCommand, args: Mapping[str,
 def _match_prefix(words: Sequence[Word], prefix: Sequence[str]) -> Match:
     """Return whether the leading words are the prefix; then in the ways in which programs take options and
     subcommands."""
-    match = _match_words_in_order(words, prefix)
+    match = _match_leading_words(words, prefix)
     return Match.MAYBE if match is Match.NO and _can_be_prefix_variant(words, prefix) else match
 
 
@@ -131,7 +131,7 @@ def _has_option(options: Sequence[str], wanted: str, synonyms: Mapping[str, str]
     return wanted in options or all(is_given(o) or (o in synonyms and is_given(synonyms[o])) for o in each)
 
 
-def _match_words_in_order(words: Sequence[Word], prefix: Sequence[str]) -> Match:
+def _match_leading_words(words: Sequence[Word], prefix: Sequence[str]) -> Match:
     sure = Match.YES
     for place, want in enumerate(prefix):
         if place >= len(words):
@@ -168,7 +168,7 @@ def can_match_past_options(pattern: Pattern, argv: Sequence[str]) -> bool:
     if len(argv) < 3 or not argv[1].startswith("-"):
         return False
     later = (" ".join((program_name(argv[0]), *argv[at:])) for at in range(2, min(len(argv), 12)))
-    return any(pattern.is_match_at_start(text) for text in later)
+    return any(pattern.has_match_at_start(text) for text in later)
 
 
 def _known_start_spellings(command: ShellCommand) -> set[str]:
@@ -192,7 +192,7 @@ def _match_args_pattern(pattern: Pattern, command: ShellCommand, args: Mapping[s
     begun = (
         _COMMAND + json.dumps(known, ensure_ascii=False)[1:-1] for known in _known_start_spellings(command)
     )
-    known = pattern.has_required_prefix(_COMMAND) and not any(map(pattern.can_match_continuation, begun))
+    known = pattern.is_limited_to_prefix(_COMMAND) and not any(map(pattern.can_match_continuation, begun))
     return Match.NO if known else Match.MAYBE
 
 
@@ -323,7 +323,7 @@ def is_path_argument_name(name: str) -> bool:
     return folded in _PATH_NAMES or any(word in folded for word in _PATH_WORDS)
 
 
-def add_plan_file_hint(
+def replace_plan_file_hint(
     hints: Mapping[str, JsonValue], call: CallView, risk: Risk, mode: str, workspace: Workspace
 ) -> Mapping[str, JsonValue]:
     """Return the hints with one more if the call writes the run's plan. Only we may set it, never a server."""

@@ -17,7 +17,7 @@ from pydantic import (
 
 from interlock.prompts import render_prompt
 from interlock.services.config.formats import parse_yaml
-from interlock.services.config.settings import format_value
+from interlock.services.config.settings import format_value_for_error
 from interlock.services.files.disk import read_file
 from interlock.services.files.protected import SETTINGS_FOLDERS
 from interlock.services.policy.rule import PatternError, compile_pattern
@@ -234,5 +234,5 @@ def _describe_error(error: Exception) -> str:
     if isinstance(error, ValidationError):
         found = error.errors(include_url=False)[0]
         place = ".".join(str(part) for part in found["loc"])
-        return f"{place}: {found['msg'].removeprefix('Value error, ')}, got {format_value(found['input'])}."
+        return f"{place}: {found['msg'].removeprefix('Value error, ')}, got {format_value_for_error(found['input'])}."
     return f"{' '.join(str(error).split())}."

@@ -19,10 +19,10 @@ from typing import Any, Literal
 from interlock.services.files.ignore import find_shared_git_directory
 from interlock.services.files.protected import is_private_name
 from interlock.services.policy.git import (
-    can_show_private_file,
+    can_git_show_private_file,
     is_git_output_free_of_private_files,
+    is_git_printing_file_contents,
     is_inert_repository,
-    is_printing_file_contents,
     user_git_exclude_files,
 )
 from interlock.services.shell.commands import Options
@@ -195,7 +195,7 @@ class LineReading:
         """The folders that may be current; the workspace's own if they aren't known."""
         return self.folders or (".",)
 
-    def with_accepted_paths(self, argv: Sequence[str]) -> "LineReading":
+    def with_command_paths_accepted(self, argv: Sequence[str]) -> "LineReading":
         """Return a copy that accepts the paths of this command, wherever they lead; not for a search."""
         reader = load_reader_options("reader").get(argv[0])
         parsed = (
@@ -235,9 +235,9 @@ class LineReading:
             return False
         words = [*map(self._make_unmatched_pattern_literal, command.words[1:])]
         if program == "git":
-            return self._is_plain_git(words)
+            return self._is_plain_git_read(words)
         if program == "find":
-            return self._is_plain_find(words)
+            return self._is_plain_find_read(words)
         if program in _PRINTERS:
             return _has_bounded_output(program, words) and all(
                 not w.depends_on_environment or self.is_readable_path_word(w) for w in words
@@ -368,7 +368,7 @@ class LineReading:
                         return False  # a hard link to a private file
         return True
 
-    def _is_plain_find(self, words: Sequence[Word]) -> bool:
+    def _is_plain_find_read(self, words: Sequence[Word]) -> bool:
         if not all(w.literal for w in words):
             return False
         remaining, starts = iter(words), True
@@ -384,7 +384,7 @@ class LineReading:
                 return False
         return True
 
-    def _is_plain_git(self, words: Sequence[Word]) -> bool:
+    def _is_plain_git_read(self, words: Sequence[Word]) -> bool:
         words = words[1:] if words and words[0].text == "--no-pager" else words
         reader = load_reader_options("git_reader").get(words[0].text) if words else None
         parsed = reader.parse_words(words[1:]) if reader is not None else None
@@ -400,7 +400,7 @@ class LineReading:
         ranges = (value.rpartition(":")[2] for value in options.get("L", ()))
         if not known or not all(map(self._is_readable_path, ranges)):
             return False
-        texts = is_printing_file_contents(words[0].text, [*options])
+        texts = is_git_printing_file_contents(words[0].text, [*options])
         compared = len(operands) if words[0].text == "diff" else 0
         folders = [self.workspace.root / base for base in self.folders]
         plain = all(
@@ -409,7 +409,7 @@ class LineReading:
         )
         asked = [w.text for w in words]
         return plain and not (
-            texts and any(can_show_private_file(f, asked, self._is_hidden_by_user) for f in folders)
+            texts and any(can_git_show_private_file(f, asked, self._is_hidden_by_user) for f in folders)
         )
 
     def is_git_showing_private_file(self, command: ShellCommand) -> bool:
@@ -420,11 +420,11 @@ class LineReading:
         if (
             parsed is None
             or not command.literal
-            or not is_printing_file_contents(words[0].text, [*parsed[0]])
+            or not is_git_printing_file_contents(words[0].text, [*parsed[0]])
         ):
             return False
         asked, folders = [w.text for w in words], [self.workspace.root / b for b in self.folders]
-        return any(can_show_private_file(folder, asked, self._is_hidden_by_user) for folder in folders)
+        return any(can_git_show_private_file(folder, asked, self._is_hidden_by_user) for folder in folders)
 
     def expand_pattern_word(self, word: Word) -> Sequence[str]:
         """Return the paths that a word may mean now: what a pattern of file names matches, else its text."""

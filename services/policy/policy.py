@@ -16,7 +16,7 @@ from interlock.services.policy.decision import (
     PolicyDecision,
     Ruling,
     build_explanation,
-    limit_to_initial_verdict,
+    limit_to_ask_if_initially_stricter,
     rule_display_name,
 )
 from interlock.services.policy.grant_coverage import describe_args_allowed_by_prefix
@@ -31,10 +31,10 @@ from interlock.services.policy.grants import (
     to_shell_grant,
 )
 from interlock.services.policy.matching import (
-    add_plan_file_hint,
     find_protection_of_changed_file,
     is_rule_allowing_protected_change,
     is_rule_matching_non_shell_call,
+    replace_plan_file_hint,
 )
 from interlock.services.policy.plain_reading import LineReading
 from interlock.services.policy.rule import (
@@ -45,7 +45,7 @@ from interlock.services.policy.rule import (
     args_for_rules,
     can_grant_override,
     canonical_tool_name,
-    find_server,
+    find_longest_matching_server,
     first_deciding_rule,
 )
 from interlock.services.policy.rule_files import MODE_NAMES
@@ -139,9 +139,11 @@ class RulePolicy:
         verdict = self._apply_rules(call, risk, mode, session, annotations or {}).to_verdict()
         if self.at_start is None or verdict.decision == "deny":
             return verdict
-        return limit_to_initial_verdict(verdict, self.at_start.check(call, risk, mode, session, annotations))
+        return limit_to_ask_if_initially_stricter(
+            verdict, self.at_start.check(call, risk, mode, session, annotations)
+        )
 
-    async def decide(
+    async def decide_by_rules_and_checkers(
         self, call: CallView, risk: Risk, mode: str, session: Sequence[SessionRule] = _NO_RULES
     ) -> Verdict:
         """Return the verdict by the rules, then by the safety checkers; a failing checker denies."""
@@ -255,7 +257,7 @@ class RulePolicy:
         saves = self._save_to is not None and mode != "plan"  # no rule of a person's extends plan mode
         if mode not in LOOSER or choice not in _ALWAYS or (choice == _SAVED and not saves):
             return None
-        server = find_server(call.name, self.workspace_rules.scope.servers)
+        server = find_longest_matching_server(call.name, self.workspace_rules.scope.servers)
         if server is not None and choice != "proceed_always":
             whole = server if choice == "proceed_always_server" else None
             program = self.workspace_rules.programs.get(server, "")
@@ -275,15 +277,15 @@ class RulePolicy:
         )
 
     def _to_saved_rule_tables(self, risk: Risk, rule: SessionRule) -> list[Table]:
-        server = find_server(rule.tool, self.workspace_rules.scope.servers)
+        server = find_longest_matching_server(rule.tool, self.workspace_rules.scope.servers)
         return to_rule_tables(rule, server, risk == "network", self._workspace.root)
 
     def server_fingerprint(self, tool: str) -> str:
         return self.workspace_rules.programs.get(
-            find_server(tool, self.workspace_rules.scope.servers) or "", ""
+            find_longest_matching_server(tool, self.workspace_rules.scope.servers) or "", ""
         )
 
-    def find_permissive_prefix_rules(self) -> Iterator[tuple[str, str]]:
+    def describe_permissive_prefix_rules(self) -> Iterator[tuple[str, str]]:
         """Yield (rule, what it lets through) for allow rules that people wrote with command prefixes."""
         for rule in self.workspace_rules.deciding.rules:
             wide = {
@@ -323,7 +325,7 @@ class RulePolicy:
         hints: Mapping[str, JsonValue],
     ) -> PolicyDecision:
         told, mode = _WORDS.get(mode, mode), _to_rule_mode(mode)
-        hints = add_plan_file_hint(hints, call, risk, mode, self._workspace)
+        hints = replace_plan_file_hint(hints, call, risk, mode, self._workspace)
         rules = self.workspace_rules.deciding.applicable_rules(call, risk, mode, hints)
         if (line := _parse_shell_call(call)) is not None:
             own = [r for r in session if canonical_tool_name(r.tool) == canonical_tool_name(call.name)]
@@ -359,7 +361,7 @@ class RulePolicy:
             return None
         names, server = (
             all_tool_names(call.name, {}),
-            find_server(call.name, self.workspace_rules.scope.servers),
+            find_longest_matching_server(call.name, self.workspace_rules.scope.servers),
         )
         about = (
             call_target(call, risk, self._workspace)

@@ -75,31 +75,29 @@ def resolve_command(command: ShellCommand, folders: Sequence[str]) -> ResolvedCo
     words, assigns = command.words, command.assigned_names
     if not words or not words[0].literal or not words[0].text:
         return ResolvedCommand((), "")
-    own = _normalize_program_name(words, folders)
+    own = _normalize_program_words(words, folders)
     name = own[0].text
     row = _load_programs().get(name)
     if row is None:
-        return ResolvedCommand(_to_command_if_different(own, words), name)
+        return ResolvedCommand(_respelled_command(own, words), name)
     given = any(a.startswith(tuple(row.variables)) for a in assigns) if row.variables else False
     odd = given or any(_is_word_unclear(row, word) for word in own[1:])
     at, sure = _find_first_operand(row, own)
     if not (row.known or row.same):  # its operands are targets or scripts
         plain = [(own[0], *own[1:])] + ([(own[0], *own[at:])] if sure and at > 1 else [])
-        return ResolvedCommand(
-            [c for one in plain for c in _to_command_if_different(one, words)], row.name, odd
-        )
+        return ResolvedCommand([c for one in plain for c in _respelled_command(one, words)], row.name, odd)
     if at >= len(own):
-        return ResolvedCommand(_to_command_if_different(own, words), row.name, odd or not sure)
+        return ResolvedCommand(_respelled_command(own, words), row.name, odd or not sure)
     found, known = _match_subcommand(row, own[at:])
     each = [(literal_word(row.name), *literals, *own[at + size :]) for literals, size in found]
     return ResolvedCommand(
-        [c for one in each for c in _to_command_if_different(one, words)],
+        [c for one in each for c in _respelled_command(one, words)],
         row.name,
         odd or not known or not sure or len(found) > 1,
     )
 
 
-def _to_command_if_different(words: Sequence[Word], original: Sequence[Word]) -> Sequence[ShellCommand]:
+def _respelled_command(words: Sequence[Word], original: Sequence[Word]) -> Sequence[ShellCommand]:
     """Return the words as a command, unless they are what was written."""
     if [w.text for w in words] == [w.text for w in original]:
         return ()
@@ -110,12 +108,12 @@ def _is_word_unclear(row: Program, word: Word) -> bool:
     return word.text in row.unclear or word.text.partition("=")[0] in row.unclear
 
 
-def _normalize_program_name(words: tuple[Word, ...], folders: Sequence[str]) -> tuple[Word, ...]:
+def _normalize_program_words(words: tuple[Word, ...], folders: Sequence[str]) -> tuple[Word, ...]:
     """Return the words with the program's plain name: `git push` for `/usr/lib/git-core/git-push`."""
     name = _resolve_linked_program_name(words[0].text, folders)
     if _MODULES.fullmatch(name) and len(words) > 2 and words[1].text == "-m" and words[2].literal:
         module = words[2].text.removesuffix(".__main__")
-        return _normalize_program_name((literal_word(module), *words[3:]), ())
+        return _normalize_program_words((literal_word(module), *words[3:]), ())
     for row in _programs_with_name_prefix():
         sub = name.removeprefix(row.beginning)
         if sub != name and (sub in row.known or sub in row.same or not row.known):
@@ -238,7 +236,7 @@ _MOST_WORDS = 50
 _FIRST = re.compile(r"[\w.-]+")
 
 
-def find_restricted_programs(rules: Sequence[Rule]) -> Mapping[str, str]:
+def find_restricted_program_files(rules: Sequence[Rule]) -> Mapping[str, str]:
     """Return the programs that rules deny or ask about, with the files on the PATH that they are."""
     restricting = [rule for rule in rules if rule.has_conditions and rule.decision != "allow"]
     prefixes = {program_name(prefix[0]) for rule in restricting for prefix in rule.command_prefixes if prefix}

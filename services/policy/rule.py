@@ -42,7 +42,7 @@ class Pattern:
     _ranges: Sequence[tuple[bytes, bytes]]
     """Ranges that contain every text beginning with a match."""
 
-    def is_match_at_start(self, text: str) -> bool:
+    def has_match_at_start(self, text: str) -> bool:
         text = replace_surrogates(text)
         begun = text.encode()
         # Bytes are compared in a twentieth of the time that a match takes, and rule out most.
@@ -54,9 +54,9 @@ class Pattern:
         begun = replace_surrogates(prefix).encode()
         return any(least[: len(begun)] <= begun <= most for least, most in self._ranges)
 
-    def has_required_prefix(self, text: str) -> bool:
+    def is_limited_to_prefix(self, prefix: str) -> bool:
         """Return whether everything it matches begins with this text."""
-        return all(end.startswith(text.encode()) for one in self._ranges for end in one)
+        return all(end.startswith(prefix.encode()) for one in self._ranges for end in one)
 
     def is_found_in(self, text: str) -> bool:
         return self._search(replace_surrogates(text)) is not None
@@ -213,7 +213,7 @@ ANYBODY = Scope()
 """The main agent, without a terminal and without servers."""
 
 
-def find_server(tool: str, servers: frozenset[str]) -> str | None:
+def find_longest_matching_server(tool: str, servers: frozenset[str]) -> str | None:
     """Return the MCP server a tool belongs to: the longest matching name."""
     fitting = [s for s in servers if tool.startswith(f"mcp_{s}_")]
     return max(fitting, key=len, default=None)
@@ -229,18 +229,20 @@ def _is_applicable(
         and rule.interactive in (None, scope.interactive)
         and all(k in annotations and annotations[k] == v for k, v in rule.annotations.items())
         and _is_server_matched(rule, names, scope)
-        and any(_is_name_matched(p, n) for p in rule.tools for n in names)
+        and any(_is_tool_name_matched(p, n) for p in rule.tools for n in names)
     )
 
 
-def _is_name_matched(pattern: str, name: str) -> bool:
+def _is_tool_name_matched(pattern: str, name: str) -> bool:
     if pattern == "*" or pattern == name:
         return True
     return pattern.startswith("mcp_") and pattern.endswith("_*") and name.startswith(pattern[:-1])
 
 
 def _is_server_matched(rule: Rule, names: frozenset[str], scope: Scope) -> bool:
-    if rule.server is None or rule.server in {find_server(name, scope.servers) for name in names}:
+    if rule.server is None or rule.server in {
+        find_longest_matching_server(name, scope.servers) for name in names
+    }:
         return True
     # A tool's name doesn't identify an unknown server: rules that restrict apply all the same.
     return rule.decision != "allow" and any(n.startswith(f"mcp_{rule.server}_") for n in names)

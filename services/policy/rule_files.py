@@ -133,8 +133,8 @@ def to_rule(table: Mapping[str, Any], source: str, tier: int) -> Rule:
         granted_line=fields.line,
         saved=_is_saved_grant(table, source),
         only_plain_reading=fields.plainReading or False,
-        command_pattern=_compile_field("commandRegex", fields.commandRegex),
-        args_pattern=_compile_field("argsPattern", fields.argsPattern),
+        command_pattern=_compile_field_pattern("commandRegex", fields.commandRegex),
+        args_pattern=_compile_field_pattern("argsPattern", fields.argsPattern),
         allow_redirection=fields.allowRedirection,
         deny_message=fields.denyMessage,
         target=fields.path if fields.host is None else fields.host,
@@ -185,7 +185,7 @@ def split_command_words(field: str, text: str) -> tuple[str, ...]:
     return split
 
 
-def _compile_field(field: str, text: str | None) -> Pattern | None:
+def _compile_field_pattern(field: str, text: str | None) -> Pattern | None:
     """Return the field's pattern compiled. Raise `ValueError` naming the field."""
     try:
         return None if text is None else compile_pattern(text)
@@ -418,7 +418,7 @@ class _ParsedTable:
     """Set if it isn't TOML, or not a table where one is expected."""
 
 
-def _split_tables(text: str) -> list[_ParsedTable]:
+def _parse_tables_with_lines(text: str) -> list[_ParsedTable]:
     """Split a rule file into tables with their lines, so that one error doesn't hide the others.
 
     A file that fails to parse as a whole is parsed piece by piece.
@@ -499,7 +499,7 @@ def parse_rule_files(texts: Sequence[RuleText]) -> tuple[list[Rule], list[RulePr
     """
     read = [_parse_rule_file(text) for text in texts]
     rules = [rule for found, _ in read for rule in found]
-    return rules, [*(problem for _, wrong in read for problem in wrong), *find_conflicts(rules)]
+    return rules, [*(problem for _, wrong in read for problem in wrong), *find_rule_conflicts(rules)]
 
 
 def load_rules(files: Sequence[tuple[Path, int]]) -> tuple[list[Rule], list[RuleProblem]]:
@@ -523,10 +523,10 @@ def _parse_rule_file(file: RuleText) -> tuple[list[Rule], list[RuleProblem]]:
         return [build_fallback_ask_rule(problem.source, file.tier, ("*",), problem.text)], [problem]
     rules: list[Rule] = []
     problems: list[RuleProblem] = []
-    for chunk in _split_tables(file.text):
+    for chunk in _parse_tables_with_lines(file.text):
         source = f"{file.path}:{chunk.line}"
         try:
-            rules.append(_table_to_rule(chunk, source, file.tier))
+            rules.append(_table_to_rule_or_checker(chunk, source, file.tier))
         except ValueError as error:
             problems.append(RuleProblem(source, str(error), _NO_ALLOW))
             if chunk.kind != "rule" or chunk.table.get("decision") != "allow":
@@ -544,7 +544,7 @@ def _parse_rule_file(file: RuleText) -> tuple[list[Rule], list[RuleProblem]]:
     return [r for r in usable if r not in left_out], problems
 
 
-def _table_to_rule(chunk: _ParsedTable, source: str, tier: int) -> Rule:
+def _table_to_rule_or_checker(chunk: _ParsedTable, source: str, tier: int) -> Rule:
     if chunk.error:
         raise ValueError(chunk.error)
     if chunk.kind == "safety_checker":
@@ -563,7 +563,7 @@ def _tools_of_unusable_rule(table: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(canonical_tool_name(str(n)) for n in names)
 
 
-def find_conflicts(rules: Sequence[Rule]) -> list[RuleProblem]:
+def find_rule_conflicts(rules: Sequence[Rule]) -> list[RuleProblem]:
     """Return a problem for each pair of rules of equal rank and conditions that decide differently; the stricter
     one applies."""
     seen: dict[object, Rule] = {}

@@ -63,7 +63,7 @@ def apply_checker_answers(verdict: Verdict, answers: Sequence[CheckerAnswer]) ->
     )
 
 
-def _parse_result(checker: Checker, ended: ProcessEnd) -> tuple[Decision, str]:
+def _parse_checker_result(checker: Checker, ended: ProcessEnd) -> tuple[Decision, str]:
     """Return a checker's decision and reason. Raise `ValueError` saying what is wrong with its result."""
     if ended.how == "lost":
         return (
@@ -130,10 +130,10 @@ class SafetyCheckers:
         if key not in self._answers:
             while len(self._answers) >= _KEPT:
                 del self._answers[next(iter(self._answers))]
-            self._answers[key] = await self._run_checkers(wanted, call)
+            self._answers[key] = await self._run_checkers_until_denied(wanted, call)
         return self._answers[key]
 
-    async def _run_checkers(self, rules: Sequence[Rule], call: CallView) -> list[CheckerAnswer]:
+    async def _run_checkers_until_denied(self, rules: Sequence[Rule], call: CallView) -> list[CheckerAnswer]:
         """Run the checkers in order until one denies; return their answers. A failing checker denies."""
         found: list[CheckerAnswer] = []
         for rule, checker in ((r, r.checker) for r in rules if r.checker is not None):
@@ -167,7 +167,7 @@ class SafetyCheckers:
             stdin=json.dumps(question, ensure_ascii=False).encode("utf-8", "replace"),
         )
         try:
-            return _parse_result(checker, ended)
+            return _parse_checker_result(checker, ended)
         except ValueError as error:
             return "deny", f"The safety checker {checker.name} failed: {error}."
 

@@ -43,7 +43,7 @@ from interlock.services.policy.private_files import (
 )
 from interlock.services.policy.programs import (
     describe_program_copying,
-    find_restricted_programs,
+    find_restricted_program_files,
     is_program_named_in,
     resolve_copied_programs,
 )
@@ -155,7 +155,7 @@ class _LineDecider:
     @cached_property
     def restricted_programs(self) -> Mapping[str, str]:
         """The programs that rules deny or ask about, and their files."""
-        return find_restricted_programs(self.rules)
+        return find_restricted_program_files(self.rules)
 
     def equivalent_commands(self) -> Iterator[ShellCommand]:
         """Yield what each command may be besides, by its spelling or as a copy of a program."""
@@ -249,7 +249,7 @@ class _LineDecider:
     def _is_allowed_in_other_folder(self, command: ShellCommand, outcome: Ruling) -> bool:
         """Return whether a rule for the workspace's folder applies below it too; not for git, which reads settings
         there, and not a grant: another folder makes another command of it."""
-        if outcome.session is not None or (outcome.rule is not None and _is_saved_grant(outcome.rule)):
+        if outcome.session is not None or (outcome.rule is not None and _is_saved_grant_rule(outcome.rule)):
             return False
         return bool(self.reading.folders) and is_read_only_program(command.argv)
 
@@ -283,7 +283,7 @@ class _LineDecider:
         return lowered or Ruling("ask", "none")
 
     def _is_allowed_by_rule(self, rule: Rule, command: ShellCommand) -> bool:
-        if _is_saved_grant(rule):
+        if _is_saved_grant_rule(rule):
             return is_command_granted(rule.granted_commands, rule.granted_line, command, self.reading)
         return is_rule_allowing_command(rule, command, self.call.args)
 
@@ -323,7 +323,9 @@ class _LineDecider:
             return outcome
         if away := describe_forbidden_redirection(self.reading):
             return outcome.lower_to_ask("redirection", away)
-        allowed = self.mode in _FREE_REDIRECTION or all(_is_redirection_allowed(p.ruling) for p in parts)
+        allowed = self.mode in _FREE_REDIRECTION or all(
+            _is_redirection_allowed_by_rule(p.ruling) for p in parts
+        )
         free = allowed or self._has_only_reads(parts) or self._is_line_granted()
         return outcome if free else outcome.lower_to_ask("redirection", "")
 
@@ -366,7 +368,7 @@ class _LineDecider:
         return own and f"the project supplies {own!r} itself"
 
 
-def _is_saved_grant(rule: Rule) -> bool:
+def _is_saved_grant_rule(rule: Rule) -> bool:
     return bool(rule.granted_commands) or rule.granted_line is not None
 
 
@@ -377,7 +379,7 @@ def _possible_paths_in_argument(text: str) -> set[str]:
     return {text, text.partition("=")[2], *_PARTS.split(text), *(text[at:] for at in letters)} - {""}
 
 
-def _is_redirection_allowed(outcome: Ruling) -> bool:
+def _is_redirection_allowed_by_rule(outcome: Ruling) -> bool:
     return outcome.rule is not None and outcome.rule.allow_redirection
 
 
@@ -464,8 +466,8 @@ def _can_rule_match_arguments(rule: Rule, command: ShellCommand) -> bool:
 
 def _is_multiword_match(pattern: Pattern, words: Sequence[str]) -> bool:
     """Return whether a pattern meets several words at the beginning, with or without options between."""
-    whole = pattern.is_match_at_start(" ".join(words)) or can_match_past_options(pattern, words)
-    return whole and not pattern.is_match_at_start(words[0])
+    whole = pattern.has_match_at_start(" ".join(words)) or can_match_past_options(pattern, words)
+    return whole and not pattern.has_match_at_start(words[0])
 
 
 def _can_rule_match_code(rule: Rule, command: ShellCommand) -> bool:
@@ -477,7 +479,7 @@ def _can_rule_match_code(rule: Rule, command: ShellCommand) -> bool:
     if rule.command_pattern is not None:
         begins = (text[place.start() :] for place in islice(_WORD.finditer(text), _MOST_WORDS))
         later = (words[at : at + _MOST_BEHIND] for at in range(min(len(words), _MOST_WORDS)))
-        return any(map(rule.command_pattern.is_match_at_start, begins)) or any(
+        return any(map(rule.command_pattern.has_match_at_start, begins)) or any(
             can_match_past_options(rule.command_pattern, w) for w in later
         )
     return any(_is_prefix_at(p, words, at) for p in rule.command_prefixes for at in range(len(words)))

@@ -147,7 +147,7 @@ class RunnerTargets:
 
 
 @cache
-def _load_executors() -> dict[tuple[str, ...], int]:
+def _load_executor_operand_counts() -> dict[tuple[str, ...], int]:
     """Return programs that run another, with the operands in front of that."""
     return {
         tuple(name.split()): row.get("after", 0)
@@ -226,7 +226,9 @@ def can_run_command_in_arguments(command: ShellCommand) -> bool:
     if not command.words or find_grant_row(command.argv) is not None:
         return False
     program, later = program_name(command.words[0].text), command.argv[1:]
-    return any(row[0] == program and _is_subsequence(row[1:], later) for row in _load_executors())
+    return any(
+        row[0] == program and _is_subsequence(row[1:], later) for row in _load_executor_operand_counts()
+    )
 
 
 def _is_subsequence(wanted: Sequence[str], words: Sequence[str]) -> bool:
@@ -322,8 +324,8 @@ def _inner_command_starts(command: tuple[Word, ...]) -> Sequence[int]:
     """Return where the command that `uv run make deploy` runs may begin: behind options, of which the last may have
     a value, or behind `--`."""
     words = tuple(word.text for word in command)
-    size = next((n for n in (3, 2, 1) if words[:n] in _load_executors()), 0)
-    after = _load_executors().get(words[:size], 0)
+    size = next((n for n in (3, 2, 1) if words[:n] in _load_executor_operand_counts()), 0)
+    after = _load_executor_operand_counts().get(words[:size], 0)
     operands = [at for at in range(size, len(words)) if not words[at].startswith("-")]
     first = operands[after : after + (1 if operands[:1] == [size] else 2)] if size else []
     behind = [words.index("--") + 1] if size and "--" in words[:-1] else []

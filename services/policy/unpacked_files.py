@@ -415,8 +415,8 @@ def _file_names_in_patches(patches: Sequence[Path]) -> Iterator[str]:
     for patch in patches:
         for name in _NAMED.findall(read_file(patch, _LARGEST_PATCH).decode("utf-8", "replace")):
             for one in (name.partition("\t")[0], *name.split()):
-                yield _ESCAPED.sub(_unescape_letter, one.strip('"'))
+                yield _ESCAPED.sub(_unescape_octal_or_character, one.strip('"'))
 
 
-def _unescape_letter(escaped: re.Match[str]) -> str:
+def _unescape_octal_or_character(escaped: re.Match[str]) -> str:
     return chr(int(escaped[1], 8)) if len(escaped[1]) == 3 else escaped[1]

@@ -134,14 +134,14 @@ def _unmatchable_condition_problem(rule: Rule) -> str | None:
         if odd := next((word for word in prefix if word in _OPERATORS or word.endswith(";")), None):
             return f"commandPrefix is compared word by word with one command, and no command has the word {odd!r}"
     for name, pattern in (("commandRegex", rule.command_pattern), ("argsPattern", rule.args_pattern)):
-        if pattern is not None and (why := _reason_pattern_never_matches(name, pattern.text)):
+        if pattern is not None and (why := _unmatchable_pattern_problem(name, pattern.text)):
             return f"{name} {pattern.text!r} can't match: {why}"
     if [*rule.modes] == ["plan"] and rule.decision == "allow":
         return "what plan mode may do is fixed; a rule can only restrict it"
     return None
 
 
-def _reason_pattern_never_matches(field: str, text: str) -> str | None:
+def _unmatchable_pattern_problem(field: str, text: str) -> str | None:
     quiet = _QUIET.sub("x", text)
     if _ANCHOR_WITHIN.search(quiet.removeprefix("^").removesuffix("$")):
         return "'^' and '$' stand for the beginning and the end"

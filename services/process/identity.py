@@ -24,7 +24,7 @@ class ProcessIdentity(NamedTuple):
     """The process's start time as the system reports it; empty: no such process."""
 
 
-def host_name() -> str:
+def host_and_pid_namespace() -> str:
     """Return the host's name; in a container with its pid namespace, because a pid means nothing outside it."""
     name = os.uname().nodename
     try:
@@ -67,12 +67,12 @@ def _process_start_time_from_ps(pid: int) -> str:
 
 
 def current_process_identity() -> ProcessIdentity:
-    return ProcessIdentity(host_name(), boot_id(), os.getpid(), process_start_time(os.getpid()))
+    return ProcessIdentity(host_and_pid_namespace(), boot_id(), os.getpid(), process_start_time(os.getpid()))
 
 
 def is_alive(owner: ProcessIdentity) -> bool | None:
     """Return whether the owner lives, even if suspended; None: unknown, because it is on another host."""
-    if owner.host != host_name():
+    if owner.host != host_and_pid_namespace():
         return None
     if owner.boot != boot_id():
         return False

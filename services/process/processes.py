@@ -29,7 +29,7 @@ from interlock.services.process.supervisor_client import (
 )
 from interlock.services.sandbox.mounts import ATTEMPTS, WorkspaceChangedError
 from interlock.services.sandbox.sandbox import CommandSandbox, Sandbox
-from interlock.services.secrets.redaction import SHAPES, RedactingStream, Redactor, redact_file
+from interlock.services.secrets.redaction import SHAPES, RedactingStream, Redactor, redact_or_remove_file
 from interlock.state.errors import InterlockError, RunError
 from interlock.state.tooling import Outputs, ProcessEnd
 
@@ -95,7 +95,7 @@ class SupervisedProcesses:
                     child = self._start_supervised(
                         "once", argv, inside, env, cwd=cwd, output=write, errors=stderr, stdin=stdin
                     )
-                stack.callback(child.close)
+                stack.callback(child.kill_and_close)
                 stack.callback(output.discard_spool)
                 await self._release_sandboxed_command(stack, child, inside, last)
             ended = await watch.wait_for_end(child, timeout_s, inactivity_s or float("inf"))
@@ -130,13 +130,13 @@ class SupervisedProcesses:
                 inside = (
                     None if trusted_helper else await self._enter_sandbox(stack, cwd, die_with_parent=False)
                 )
-                path = self._outputs.new_spool_path()
+                path = self._outputs.create_spool_file()
                 failed.callback(path.unlink, missing_ok=True)
                 with path.open("wb") as file:
                     child = self._start_supervised(
                         "background", argv, inside, env, cwd=cwd, output=file.fileno()
                     )
-                failed.callback(child.close)
+                failed.callback(child.kill_and_close)
                 await self._release_sandboxed_command(stack, child, inside, last)
             await child.wait_until_started()
             if child.pid is None:
@@ -159,7 +159,7 @@ class SupervisedProcesses:
         `exit_code` is negative for a signal. A command's children may still run when it is no longer `running` itself.
         """
         for one in self._background:
-            one.child.read_messages()
+            one.child.apply_pending_messages()
         return [
             {
                 "pid": one.child.pid,
@@ -176,8 +176,8 @@ class SupervisedProcesses:
         for one in self._background:
             one.child.kill()
         for one in self._background:
-            one.child.close()
-            redact_file(one.output_file, self._redact)
+            one.child.kill_and_close()
+            redact_or_remove_file(one.output_file, self._redact)
             self._outputs.mark_spool_finished(one.output_file)
         self._held.close()
 
@@ -209,7 +209,7 @@ class SupervisedProcesses:
             return
         async with self._making:
             for child in self._live:
-                child.read_messages()
+                child.apply_pending_messages()
             sessions = [c.session for c in self._live if c.session is not None and not c.over]
             with ExitStack() as stack:
                 await _run_in_thread_despite_cancellation(
@@ -395,7 +395,7 @@ class ProcessOutput:
                 self._raw += chunk
                 if not self.omitted_characters:
                     return
-                self._spool = self._outputs.new_spool_path().open("wb")
+                self._spool = self._outputs.create_spool_file().open("wb")
                 chunk, self._raw = bytes(self._raw), bytearray()
             self._write_spool(self._spool, chunk)
         except OSError as error:

@@ -120,7 +120,7 @@ def _read_file(path: str | int) -> bytes:
         return file.read()
 
 
-def _find_descendants(ancestor: int) -> dict[int, int]:
+def _map_descendants_to_process_groups(ancestor: int) -> dict[int, int]:
     """Map descendants to their process groups, parents first."""
     children: dict[int, list[int]] = {}
     groups: dict[int, int] = {}
@@ -241,7 +241,7 @@ class Reaper:
         if self.ended is None:
             with suppress(*_GONE):  # at once: the search reads all of /proc
                 os.killpg(self._pid, signal.SIGKILL)
-        seen = _find_descendants(os.getpid()) if self._contained else {}
+        seen = _map_descendants_to_process_groups(os.getpid()) if self._contained else {}
         groups = {*seen.values()} - {os.getpgrp()}
         for pid in (*(-group for group in groups), *seen):
             with suppress(*_GONE):
@@ -251,7 +251,7 @@ class Reaper:
         if (
             self.ended is not None
             and self._contained
-            and self._pid not in _find_descendants(os.getpid()).values()
+            and self._pid not in _map_descendants_to_process_groups(os.getpid()).values()
         ):
             return  # nobody is left in it, and its number may be a stranger's by now
         for number in signals:
@@ -260,7 +260,7 @@ class Reaper:
 
     def _command_process_group(self) -> int:
         """Return the command's group; in a sandbox it includes the sandbox's first process, which ignores SIGTERM."""
-        below = _find_descendants(self._pid) if self._sandboxed else {}
+        below = _map_descendants_to_process_groups(self._pid) if self._sandboxed else {}
         return next(iter(below.values()), self._pid)
 
 
@@ -298,9 +298,9 @@ class Worker:
         _raise_priority()
         self._send_status(f"pid {pid}")
         _redirect_streams_to_null()
-        self._wait_for_end(Reaper(pid, self._contained, self._sandboxed))
+        self._wait_and_report_end(Reaper(pid, self._contained, self._sandboxed))
 
-    def _wait_for_end(self, reaper: Reaper) -> None:
+    def _wait_and_report_end(self, reaper: Reaper) -> None:
         reported = over = False
         while not over:
             reaper.reap_ended_children()
@@ -312,7 +312,7 @@ class Worker:
                 self._send_status(f"exit {code}" if code >= 0 else f"signal {-code}")
                 reported = True
             if not over:
-                self._wait_for_event(reaper)
+                self._wait_and_handle_event(reaper)
 
     def _is_finished(self, reaper: Reaper) -> bool:
         if self._kill_at is not None:
@@ -321,7 +321,7 @@ class Worker:
             return reaper.empty and self._contained
         return reaper.ended is not None
 
-    def _wait_for_event(self, reaper: Reaper) -> None:
+    def _wait_and_handle_event(self, reaper: Reaper) -> None:
         left = _LOOK_S if any(self._most) else None
         if self._kill_at is not None:
             left = max(0.0, self._kill_at - time.monotonic())

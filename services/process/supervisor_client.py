@@ -174,7 +174,7 @@ class SupervisedCommand:
         """The command itself has ended; in the background, its descendants may live on."""
         return self.over or self.exit_code is not None or self.signal is not None
 
-    def read_messages(self) -> None:
+    def apply_pending_messages(self) -> None:
         """Read the supervisor's messages so far, without waiting."""
         with suppress(BlockingIOError):
             while not self.over:
@@ -194,13 +194,13 @@ class SupervisedCommand:
         """Return when `pid` or `error` is known, or the supervisor has exited."""
         while not (self.over or self.pid or self.error):
             await wait_until_readable(self._status)
-            self.read_messages()
+            self.apply_pending_messages()
 
     async def wait_until_finished(self) -> None:
         """Return when the supervisor has exited."""
         while not self.over:
             await wait_until_readable(self._status)
-            self.read_messages()
+            self.apply_pending_messages()
         if self.has_unknown_outcome:
             await asyncio.to_thread(self._kill_orphans)
 
@@ -215,7 +215,7 @@ class SupervisedCommand:
             os.close(self._lifeline)
             self._lifeline = -1
 
-    def close(self) -> None:
+    def kill_and_close(self) -> None:
         """Kill what is left and wait for it: milliseconds, at worst `_REAP_S`."""
         self.kill()
         if self._status >= 0:
@@ -224,7 +224,7 @@ class SupervisedCommand:
             heard.register(self._status, select.POLLIN)
             while not self.over and time.monotonic() < give_up:
                 heard.poll(1000 * (give_up - time.monotonic()))
-                self.read_messages()
+                self.apply_pending_messages()
             os.close(self._status)
             self._status, self.over = -1, True
         if self.has_unknown_outcome and self.pid is not None:

@@ -78,7 +78,7 @@ class Mounts:
         chosen = (path for path in by_depth if path.is_relative_to(folder) == below)
         return [part for path in chosen for part in self._how[path].options]
 
-    def find_difference(self, sandbox_mountinfo: str, host_mountinfo: str) -> str | None:
+    def find_mount_difference(self, sandbox_mountinfo: str, host_mountinfo: str) -> str | None:
         """Compare a sandbox's `/proc/PID/mountinfo` with what was meant; returns the first difference, or None.
 
         `host_mountinfo`: the same file of a process outside, which says where each path of the host is.
@@ -100,7 +100,7 @@ class Mounts:
                 return f"something is mounted at {row.point!r}"
         return None
 
-    def protecting_mount_ids(self, mountinfo: str) -> dict[str, str]:
+    def protected_paths_by_mount_id(self, mountinfo: str) -> dict[str, str]:
         """Return the number of each mount in a sandbox that keeps a path from being written or read → that path."""
         table = _MountTable(_parse_mountinfo(mountinfo))
         kept = (str(path) for path, how in self._how.items() if how.read_only)
@@ -283,7 +283,7 @@ class Gate:
         if not pid or not made:
             return False
         host = os.fsdecode(Path("/proc/self/mountinfo").read_bytes())
-        if difference := self.mounts.find_difference(made, host):
+        if difference := self.mounts.find_mount_difference(made, host):
             raise WorkspaceChangedError(_CHANGED.format(difference=difference))
         try:
             self._watch_and_kill_on_lost_mount(pid, made)
@@ -305,7 +305,7 @@ class Gate:
         self._stack.callback(os.close, first)
         stop, end = os.pipe()
         self._stack.callback(os.close, stop)
-        protecting = self.mounts.protecting_mount_ids(mountinfo)
+        protecting = self.mounts.protected_paths_by_mount_id(mountinfo)
 
         def watch_changes() -> None:
             changes = select.poll()

@@ -63,7 +63,7 @@ class Survey:
         """Make it read-only and immovable; a link, what it leads to in a root."""
         place = Path(os.path.realpath(path.parent)) / path.name
         if place.is_symlink():
-            self.known[str(place)] = link_target(str(place))
+            self.known[str(place)] = link_target_or_empty(str(place))
             place = Path(os.path.realpath(place))
             if not place.exists() or any(root.is_relative_to(place) for root in self.roots):
                 return
@@ -107,7 +107,9 @@ class Survey:
         )
 
 
-def survey_roots(roots: Sequence[Path], env: Mapping[str, str], protected: ProtectedPaths) -> Survey:
+def survey_and_protect_roots(
+    roots: Sequence[Path], env: Mapping[str, str], protected: ProtectedPaths
+) -> Survey:
     """Survey the roots by walking their folders. Raises `SandboxError` for a link that a command could redirect."""
     found = Survey(roots)
     configs = [*system_and_user_git_config_paths(env)]
@@ -144,8 +146,8 @@ def _survey_and_protect_folders(
     pending = [str(root)]
     while pending:
         folder = pending.pop()
-        survey.folders[folder] = folder_stamp(folder)  # first: what comes later changes it
-        entries = _list_entries(folder)
+        survey.folders[folder] = settled_folder_stamp(folder)  # first: what comes later changes it
+        entries = _list_entries_or_empty(folder)
         if looks_like_git_repository({fold_name(entry.name) for entry in entries}):
             _protect_bare_repository(Path(folder), survey)
         for entry in entries:
@@ -153,7 +155,7 @@ def _survey_and_protect_folders(
             is_dir = entry.is_dir(follow_symlinks=False)
             is_protected = name == ".git" or kinds(name) is not None
             if is_protected:
-                survey.known[entry.path] = link_target(entry.path)
+                survey.known[entry.path] = link_target_or_empty(entry.path)
             if name == ".git" and is_dir:
                 _protect_git_directory(Path(entry.path), survey, configs)
             elif is_protected and is_dir and is_placeholder(Path(entry.path), None):  # of an older version
@@ -245,7 +247,7 @@ def read_rebase_exec_lines(todo_file: str) -> list[str]:
         return []
 
 
-def link_target(path: str) -> str:
+def link_target_or_empty(path: str) -> str:
     """Return what a link leads to as written, or an empty string if it is none."""
     try:
         return str(Path(path).readlink())
@@ -260,7 +262,7 @@ def _resolve_pointer(base: Path, name: str) -> Path:
 Stamp = tuple[int, int, int]
 
 
-def folder_stamp(folder: str) -> Stamp | None:
+def settled_folder_stamp(folder: str) -> Stamp | None:
     """Return a value that differs once an entry of the folder is new or gone; None if that can't be known yet."""
     try:
         status = os.lstat(folder)
@@ -271,7 +273,7 @@ def folder_stamp(folder: str) -> Stamp | None:
     return (status.st_dev, status.st_ino, status.st_ctime_ns) if settled else None
 
 
-def _list_entries(folder: str) -> list[os.DirEntry[str]]:
+def _list_entries_or_empty(folder: str) -> list[os.DirEntry[str]]:
     try:
         with os.scandir(folder) as found:
             return list(found)
@@ -334,7 +336,7 @@ def _close_and_remove_unless_held(descriptor: int, path: Path, content: bytes | 
     try:
         with suppress(BlockingIOError):
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            _delete_placeholder(path, content)
+            _delete_if_placeholder(path, content)
     finally:
         os.close(descriptor)
 
@@ -342,7 +344,7 @@ def _close_and_remove_unless_held(descriptor: int, path: Path, content: bytes | 
 def _create_locked_placeholder(path: Path, content: bytes | None) -> int:
     """Create, open and lock it, retrying if it is removed in between."""
     for _ in range(_TRIES):
-        _create_placeholder(path, content)
+        _create_placeholder_if_absent(path, content)
         try:
             descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         except FileNotFoundError:
@@ -360,7 +362,7 @@ def _create_locked_placeholder(path: Path, content: bytes | None) -> int:
     raise FileExistsError(f"{path} comes and goes")
 
 
-def _create_placeholder(path: Path, content: bytes | None) -> None:
+def _create_placeholder_if_absent(path: Path, content: bytes | None) -> None:
     if content is None:
         with suppress(FileExistsError):
             path.mkdir(_FOLDER)
@@ -369,7 +371,7 @@ def _create_placeholder(path: Path, content: bytes | None) -> None:
         file.write(content)
 
 
-def _delete_placeholder(path: Path, content: bytes | None) -> None:
+def _delete_if_placeholder(path: Path, content: bytes | None) -> None:
     if not is_placeholder(path, content):
         return  # filled by a person in the meantime
     with suppress(OSError):  # or just now

@@ -28,11 +28,11 @@ from interlock.services.sandbox.protected_mounts import (
     HERE,
     NOT_SEARCHED,
     Survey,
-    folder_stamp,
     is_placeholder,
-    link_target,
+    link_target_or_empty,
     read_rebase_exec_lines,
     remove_leftover_placeholder,
+    settled_folder_stamp,
 )
 from interlock.state.workspace import OpenDirEntry
 
@@ -59,7 +59,9 @@ class CreatedPaths:
         Nothing is deleted. Links are renamed, never followed.
         """
         kinds = self.protected.make_protection_kind_lookup()
-        changed = [f for f, old in self.before.folders.items() if old is None or folder_stamp(f) != old]
+        changed = [
+            f for f, old in self.before.folders.items() if old is None or settled_folder_stamp(f) != old
+        ]
         anchors = {str(root): HeldDirectory(root) for root in self.before.roots}
         while changed:
             folder = changed.pop()
@@ -106,7 +108,7 @@ class CreatedPaths:
         What was there before is read-only to the command, but for a link, which it could turn.
         """
         if path in self.before.known:
-            return link_target(path) == self.before.known[path]
+            return link_target_or_empty(path) == self.before.known[path]
         if path in self.protected.written:
             return _hash_file(path) == self.protected.written[path]
         return path in self.protected.made
@@ -124,7 +126,7 @@ class CreatedPaths:
         return True
 
     def _quarantine_entry(self, directory: int, name: str, path: str) -> None:
-        _rename_to_quarantine(directory, name)
+        _rename_with_sandboxed_suffix(directory, name)
         root = self.before.find_root(Path(path))
         self.renamed_paths.append(os.path.relpath(path, root) if root else path)
 
@@ -251,7 +253,7 @@ def _make_accessible(directory: int) -> None:
     os.chmod(f"/proc/self/fd/{directory}", stat.S_IMODE(os.fstat(directory).st_mode) | stat.S_IRWXU)  # noqa: PTH101 - by descriptor, not by name
 
 
-def _rename_to_quarantine(directory: int, name: str) -> None:
+def _rename_with_sandboxed_suffix(directory: int, name: str) -> None:
     taken = set(os.listdir(directory))
     numbers = ("", *(f"-{n}" for n in range(2, len(taken) + 3)))
     free = next(f"{name}{SUFFIX}{n}" for n in numbers if f"{name}{SUFFIX}{n}" not in taken)

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from interlock.services.files.protected import ProtectedPaths
 from interlock.services.sandbox.mounts import ATTEMPTS, Gate, Mounts, WorkspaceChangedError, open_gate
-from interlock.services.sandbox.protected_mounts import hold_placeholders, survey_roots
+from interlock.services.sandbox.protected_mounts import hold_placeholders, survey_and_protect_roots
 from interlock.services.sandbox.quarantine import SUFFIX, CreatedPaths, quarantine_after_command
 from interlock.state.errors import ConfigError, SandboxError
 from interlock.state.settings import ToolSettings
@@ -108,7 +108,7 @@ class Sandbox:
 
         Walks the workspace: call it in a thread. Raises `OSError` and `SandboxError`.
         """
-        found = survey_roots(self.roots, self.env, self.protected)
+        found = survey_and_protect_roots(self.roots, self.env, self.protected)
         mounts = system_mounts()
         for home in self.homes:
             mounts.add_tmpfs(home)
@@ -128,14 +128,14 @@ class Sandbox:
             created_paths = CreatedPaths(found, self.protected)
             with quarantine_after_command(created_paths, self.state, lambda: made.opened):
                 yield CommandSandbox(
-                    [self.program, *self._namespace_options(die_with_parent)],
+                    [self.program, *self._isolation_options(die_with_parent)],
                     prefix,
                     made,
                     self.network,
                     created_paths,
                 )
 
-    def _namespace_options(self, die_with_parent: bool) -> list[str]:
+    def _isolation_options(self, die_with_parent: bool) -> list[str]:
         net = [] if self.network else ["--unshare-net"]
         variables = [part for name in _AGENTS for part in ("--unsetenv", name)]
         # Without it a background command's own children may live on; the supervisor ends them with the run.
@@ -196,7 +196,7 @@ _NAMES = ("AGENTS.md", "GEMINI.md", ".gitattributes")
 _MAKES = f"for d in sub new; do mkdir -p $d; for f in {' '.join(_NAMES)}; do echo > $d/$f; done; done"
 
 
-def check_sandbox_support(env: Mapping[str, str]) -> str:
+def check_and_describe_sandbox_support(env: Mapping[str, str]) -> str:
     """Return bubblewrap's path if a sandbox works on this machine, and what was tried in it and is closed.
 
     Raises `SandboxError`.

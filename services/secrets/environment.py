@@ -75,7 +75,9 @@ def is_secret_name(name: str) -> bool:
     return _SECRET.search(name) is not None
 
 
-def withheld_variables(environ: Mapping[str, str], rules: "EnvironmentSettings | None" = None) -> list[str]:
+def withheld_variable_names(
+    environ: Mapping[str, str], rules: "EnvironmentSettings | None" = None
+) -> list[str]:
     """Return the names of the variables withheld from tools, hooks and MCP servers, in order."""
     return [name for name, value in environ.items() if _is_withheld(name, value, rules)]
 
@@ -84,7 +86,7 @@ def tool_environment(
     environ: Mapping[str, str], rules: "EnvironmentSettings | None" = None
 ) -> dict[str, str]:
     """Return `environ` without secrets, adapted to processes without a terminal."""
-    left_out = {*withheld_variables(environ, rules), *_FOR_TERMINALS, *_READ_OTHERWISE}
+    left_out = {*withheld_variable_names(environ, rules), *_FOR_TERMINALS, *_READ_OTHERWISE}
     return {name: value for name, value in environ.items() if name not in left_out} | _NO_TERMINAL | _OUR_GIT
 
 
@@ -122,7 +124,7 @@ def secret_variables(
         if (
             (is_secret_name(name) or name in blocked)
             and name != _NAMES_A_FILE
-            and not _is_harmless_value(value)
+            and not _is_common_word_or_existing_path(value)
         ):
             parts.append(value)
         found |= {name if not i else f"{name}.{i}": part for i, part in enumerate(parts)}
@@ -147,7 +149,7 @@ def hide_process_environment() -> None:
         return
     from interlock.services.secrets.hidden import clear_environ_and_hide_memory
 
-    secret = {*withheld_variables(os.environ)}
+    secret = {*withheld_variable_names(os.environ)}
     clear_environ_and_hide_memory()
     for name, value in os.environ.items():
         if name and name not in secret:
@@ -162,7 +164,7 @@ def _is_withheld(name: str, value: str, rules: "EnvironmentSettings | None") -> 
     return name in _LENT or is_secret_name(name) or next(find_secret_shapes(value), None) is not None
 
 
-def _is_harmless_value(value: str) -> bool:
+def _is_common_word_or_existing_path(value: str) -> bool:
     """Return whether a value is an ordinary word, or a file name: then the file is the secret."""
     if value.lower() in _WORDS:
         return True

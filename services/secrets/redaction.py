@@ -74,7 +74,7 @@ def _is_placeholder_password(found: re.Match[str]) -> bool:
     return _PLACEHOLDER.match(found[1]) is not None or found[0].startswith(f"://{found[1]}:")
 
 
-def _is_placeholder_word(found: re.Match[str]) -> bool:
+def _is_word_without_digits(found: re.Match[str]) -> bool:
     """Return whether it is a placeholder such as `Bearer YOUR_TOKEN_GOES_HERE`."""
     return not any(char.isdigit() for char in found[1])
 
@@ -136,7 +136,7 @@ IN_A_WORD = (
 """Shapes without blanks."""
 AFTER_A_WORD = (
     *(
-        _keyword_value_shape("authorization", w, _BEARER, _is_placeholder_word)
+        _keyword_value_shape("authorization", w, _BEARER, _is_word_without_digits)
         for w in ("uthorization", "UTHORIZATION")
     ),
     *(
@@ -401,7 +401,7 @@ def _partial_secret_start(text: str, value: str) -> int:
     return at
 
 
-def redact_file(path: Path, redact: Redactor) -> None:
+def redact_or_remove_file(path: Path, redact: Redactor) -> None:
     """Redact an output file written by a process; a file that can't be rewritten is removed."""
     if not redact.enabled:
         return

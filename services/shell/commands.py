@@ -91,7 +91,7 @@ def canonical_program_name(text: str) -> str:
     return bare if program not in _KNOWN and bare in _KNOWN else program
 
 
-def add_command(
+def add_command_with_inner_commands(
     found: LineFindings, words: _Words, text: str, assigns: Sequence[str], wrapper_depth: int = 0
 ) -> None:
     """Add a simple command, and what it runs, to the findings. `wrapper_depth`: number of wrappers around it."""
@@ -125,7 +125,9 @@ def add_command(
     if inner.script is not None:
         found.parse_inner_line(inner.script)
     for run in inner.runs:
-        add_command(found, run, " ".join(w.text for w in run), [*assigns, *inner.assigns], wrapper_depth + 1)
+        add_command_with_inner_commands(
+            found, run, " ".join(w.text for w in run), [*assigns, *inner.assigns], wrapper_depth + 1
+        )
 
 
 _DECLARES = to_name_set("export declare typeset local readonly")

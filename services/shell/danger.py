@@ -343,7 +343,7 @@ def _find_make_danger(words: _Words) -> str | None:
     return None
 
 
-def _find_tar_danger(words: _Words) -> str | None:
+def _find_tar_first_word_danger(words: _Words) -> str | None:
     """Return a clause if the first word, which may be letters without a dash, makes tar run a program, else None."""
     return (
         _RUNS
@@ -384,7 +384,7 @@ def _find_git_danger(words: _Words) -> str | None:
 _CHECKS: dict[str, Callable[[_Words], str | None]] = {
     "git": _find_git_danger,
     "sed": _find_sed_danger,
-    "tar": _find_tar_danger,
+    "tar": _find_tar_first_word_danger,
     **dict.fromkeys(("uniq", "xxd"), _second_operand_danger),
     **dict.fromkeys(("awk", "gawk", "mawk", "nawk"), _find_awk_danger),
     **dict.fromkeys(("make", "gmake"), _find_make_danger),

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from interlock.services.shell.commands import add_command
+from interlock.services.shell.commands import add_command_with_inner_commands
 from interlock.services.shell.model import (
     LineFindings,
     LineTooComplex,
@@ -22,7 +22,7 @@ from interlock.services.shell.model import (
     describe_variable_danger,
     literal_word,
 )
-from interlock.services.shell.words import WordReader, can_contain_glob
+from interlock.services.shell.words import WordReader, can_glob_if_expanded_again
 from interlock.state.text import make_visible
 
 LONGEST = 20_000
@@ -56,7 +56,7 @@ def parse_command_words(words: Sequence[Word]) -> Sequence[ShellCommand]:
     """Return every command that runs where these words are one, as at the beginning of a line."""
     found = LineFindings(_parse_line_into)
     try:
-        add_command(found, words, " ".join(word.text for word in words), ())
+        add_command_with_inner_commands(found, words, " ".join(word.text for word in words), ())
     except LineTooComplex as much:
         found.mark_opaque(str(much))
     return found.commands
@@ -191,7 +191,7 @@ class _CommandReader(WordReader):
             self.record_doubt("a program called time")
         self.found.may_repeat = place.may_repeat
         if words:
-            add_command(self.found, words, text, place.assigns)
+            add_command_with_inner_commands(self.found, words, text, place.assigns)
         for name in () if words else place.assigns:
             self.found.assigns.append(name)
             if clause := describe_variable_danger(name):
@@ -252,7 +252,7 @@ class _CommandReader(WordReader):
 
     def _read_command_word(self) -> None:
         place, start = self.state, self.at
-        if not place.begun and self.text.startswith("[[", start) and self._parse_condition():
+        if not place.begun and self.text.startswith("[[", start) and self._read_bracket_condition():
             return
         assignment = None if place.words else _ASSIGNMENT.match(self.text, start)
         if _SUBSCRIPT.match(self.text, start) and {w.text for w in place.words} <= _BEFORE_ASSIGNMENTS:
@@ -292,7 +292,11 @@ class _CommandReader(WordReader):
         if word == "!":
             place.owed = True
         elif word in ("for", "case", "function"):
-            {"for": self._read_for, "case": self._read_case, "function": self._read_function}[word]()
+            {
+                "for": self._read_for_header,
+                "case": self._read_case_header,
+                "function": self._read_function_name,
+            }[word]()
         elif word in _KEYWORDS:
             needed, opened = _KEYWORDS[word]
             if needed and not {*needed} & {*place.open[-1:]}:
@@ -309,7 +313,7 @@ class _CommandReader(WordReader):
             return False
         return True
 
-    def _read_for(self) -> None:
+    def _read_for_header(self) -> None:
         """Read `for x in …`, or `for x` without words."""
         head = _FOR.match(self.text, self.at)
         name = head[1] if head else ""
@@ -321,7 +325,7 @@ class _CommandReader(WordReader):
             self.found.values += [(name, word) for word in words]
             if self._is_loop_variable_set_once(name) and not any(w.depends_on_environment for w in words):
                 self.of_line[name] = len(self.state.open)
-                self.patterns |= {name} if any(map(can_contain_glob, words)) else set()
+                self.patterns |= {name} if any(map(can_glob_if_expanded_again, words)) else set()
         elif self.text.startswith("((", self.at + 1):
             self._skip_to("))")
             self._read_words_to("\n;")
@@ -333,7 +337,7 @@ class _CommandReader(WordReader):
         others = re.search(rf"\b({name}\+?=|read\b)", self.text)
         return others is None and len(re.findall(rf"\bfor[ \t]+{name}\b", self.text)) == 1
 
-    def _read_case(self) -> None:
+    def _read_case_header(self) -> None:
         self.record_doubt("case isn't understood")
         while (
             self.at < len(self.text)
@@ -343,7 +347,7 @@ class _CommandReader(WordReader):
             pass
         self.state.open.append("case")
 
-    def _read_function(self) -> None:
+    def _read_function_name(self) -> None:
         self.record_doubt("a function isn't understood")
         self.state.functions = True
         self._read_next_word()
@@ -352,7 +356,7 @@ class _CommandReader(WordReader):
         self._skip_blanks()
         return self.read_word() if self.at < len(self.text) else Word("", True, "")
 
-    def _parse_condition(self) -> bool:
+    def _read_bracket_condition(self) -> bool:
         """Parse `[[ … ]]` if it evaluates nothing; otherwise record doubt and parse only its substitutions."""
         known = _CONDITION.match(self.text, self.at)
         if known is None and self.text[self.at + 2 : self.at + 3] not in (" ", "\t", "\n"):

@@ -148,12 +148,12 @@ class WordReader:
             case '"':
                 self._read_double_quoted(scan)
             case "$" | "`":
-                self._read_dollar(scan, quoted=False)
+                self._read_dollar_or_backquote(scan, quoted=False)
             case char:
-                self._read_special(scan, char)
+                self._read_special_or_plain_char(scan, char)
         return True
 
-    def _read_special(self, scan: _WordScan, char: str) -> None:
+    def _read_special_or_plain_char(self, scan: _WordScan, char: str) -> None:
         if char.isspace():
             self.record_doubt("a blank that isn't one to bash")
         if char in "[{":
@@ -188,7 +188,7 @@ class WordReader:
                 self.at += 1
                 return
             if char in "$`":
-                self._read_dollar(scan, quoted=True)
+                self._read_dollar_or_backquote(scan, quoted=True)
             elif char == "\\":
                 after = self.text[self.at + 1 : self.at + 2]
                 scan.known.append(
@@ -200,7 +200,7 @@ class WordReader:
                 self.at += 1
         self.record_doubt("a quote that isn't closed")
 
-    def _read_dollar(self, scan: _WordScan, *, quoted: bool) -> None:
+    def _read_dollar_or_backquote(self, scan: _WordScan, *, quoted: bool) -> None:
         start, before = self.at, len(self.found.commands)
         if not quoted and self.text.startswith(("$'", '$"'), start):
             self._read_ansi_quoted(scan)
@@ -355,7 +355,7 @@ def decode_ansi_quoted(inside: str) -> str | None:
     return None if _NOT_KNOWN in value else value
 
 
-def can_contain_glob(word: Word) -> bool:
+def can_glob_if_expanded_again(word: Word) -> bool:
     """Return whether its value, unquoted once more, may stand for names of files: what is quoted wasn't expanded
     before."""
     return bool(_OF_PATTERNS & set(word.text)) or (not word.literal and bool(_OF_QUOTES & set(word.text)))

@@ -18,7 +18,7 @@ from interlock.services.files.filesystem import (
     HeldDirectory,
     create_file,
     lock_folder,
-    replace_private_file_locked,
+    replace_private_file_holding_lock,
     replace_with_file,
     replace_with_link,
 )
@@ -80,7 +80,7 @@ def find_blocked_paths(plan: RestorePlan, current: SnapshotContents) -> list[str
 def run_restore_in_subprocess(plan: RestorePlan) -> None:
     """Carry out the work in a process that survives a kill of this one. Raises `SnapshotError`."""
     folder = Path(plan.repository)
-    replace_private_file_locked(folder / _PENDING, json.dumps(asdict(plan)).encode())
+    replace_private_file_holding_lock(folder / _PENDING, json.dumps(asdict(plan)).encode())
     finish_pending_restore(folder)
 
 

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NamedTuple, cast
 
 from interlock.services.files.disk import make_private_directory
-from interlock.services.files.filesystem import replace_private_file_locked
+from interlock.services.files.filesystem import replace_private_file_holding_lock
 from interlock.services.files.ignore import find_shared_git_directory, git_index_path
 from interlock.services.snapshots.workspace_tree import PathChange, WorkspaceTree, permission_kind
 from interlock.state.errors import RunError
@@ -151,7 +151,7 @@ class ShadowRepository:
         first = next(changes, None)
         if first is None and parent and make_layout() == parent_layout:
             return parent
-        self._create_repository()
+        self._create_repository_if_missing()
         # Left by a killed git: a ref belongs to one run, which has one driver.
         (self.folder / f"{ref}.lock").unlink(missing_ok=True)
         commands = self._iterate_fast_import_stream(
@@ -163,7 +163,7 @@ class ShadowRepository:
                 git.stdin.writelines(commands)
                 git.stdin.close()
                 return git.stdout.read().decode().strip()
-        with _open_temporary_file_with(commands) as written:
+        with _temporary_file_containing(commands) as written:
             # Only now: with the other's objects in sight, git would leave out folders that it has.
             self._copy_wanted_blobs(blob_source)
             return self._run_git(*_IMPORT, stdin=written).decode().strip()
@@ -204,7 +204,7 @@ class ShadowRepository:
             return None
         if not stat.S_ISREG(found.st_mode) or found.st_size < _SMALL_INDEX or set(str(objects)) & {*':"\n'}:
             return None
-        self._create_repository()
+        self._create_repository_if_missing()
         inside = str(root.relative_to(top))
         try:
             listed = self._run_git(
@@ -223,7 +223,7 @@ class ShadowRepository:
             return
         pack = ("pack-objects", "--stdout", "--quiet", "--window=0")
         with (
-            _open_temporary_file_with(f"{name}\n".encode() for name in blob_source.wanted) as asked,
+            _temporary_file_containing(f"{name}\n".encode() for name in blob_source.wanted) as asked,
             self._start_git(*pack, stdin=asked, objects=blob_source.objects) as theirs,
         ):
             self._run_git("index-pack", "--stdin", stdin=cast(IO[bytes], theirs.stdout))
@@ -255,7 +255,7 @@ class ShadowRepository:
     def read_blobs(self, blob_ids: Sequence[str]) -> Iterator[bytes]:
         """Yield the bytes of each blob, in the given order."""
         with (
-            _open_temporary_file_with(
+            _temporary_file_containing(
                 f"{name}\n".encode() for name in blob_ids
             ) as asked,  # two pipes would deadlock
             self._start_git("cat-file", "--batch", "--buffer", stdin=asked) as git,
@@ -322,13 +322,13 @@ class ShadowRepository:
 
     def add_packs(self, packs: Sequence[bytes]) -> None:
         """Add objects as `pack_of` made them, at once: each call of git takes longer than reading a small pack."""
-        self._create_repository()
+        self._create_repository_if_missing()
         count = sum(int.from_bytes(pack[8:12], "big") for pack in packs)
         joined = hashlib.sha1(usedforsecurity=False)
         parts = (b"PACK\0\0\0\2" + count.to_bytes(4, "big"), *(memoryview(pack)[12:-20] for pack in packs))
         for part in parts:
             joined.update(part)
-        with _open_temporary_file_with([*parts, joined.digest()]) as file:
+        with _temporary_file_containing([*parts, joined.digest()]) as file:
             self._run_git("index-pack", "--stdin", stdin=file)
 
     def copy_missing_snapshots_from(self, other: "ShadowRepository", commits: Sequence[str]) -> None:
@@ -343,9 +343,9 @@ class ShadowRepository:
 
     def borrow_objects(self, objects: Path, tree: str) -> None:
         """Use the objects of another repository, of which `tree` stays there: packs leave it out."""
-        self._create_repository()
-        replace_private_file_locked(self.folder / _ALTERNATES, f"{objects}\n".encode())
-        replace_private_file_locked(self.folder / _BORROWED, tree.encode())
+        self._create_repository_if_missing()
+        replace_private_file_holding_lock(self.folder / _ALTERNATES, f"{objects}\n".encode())
+        replace_private_file_holding_lock(self.folder / _BORROWED, tree.encode())
 
     @property
     def is_borrowing_objects(self) -> bool:
@@ -374,14 +374,14 @@ class ShadowRepository:
         )
         return self._run_git(*shown, f"{old}:{_FILES}", f"{new}:{_FILES}")
 
-    def format_index_entries(self, old: str, new: str) -> str:
+    def format_changed_index_entries(self, old: str, new: str) -> str:
         """Return what changed, as `git update-index -z --index-info` takes it."""
         raw = self._run_git("diff-tree", "-r", "-z", "--no-renames", f"{old}:{_FILES}", f"{new}:{_FILES}")
         parts = os.fsdecode(raw).split("\0")
         lines = zip(parts[::2], parts[1::2], strict=False)
         return "".join("{1} {3}\t{path}\0".format(*about.split(" "), path=path) for about, path in lines)
 
-    def pack_loose_objects(self) -> None:
+    def pack_objects_if_many(self) -> None:
         """Pack loose objects if there are many. Safe against kills and concurrent processes."""
         one = self.folder / "objects" / "17"  # holds a 256th of them
         if not (self.folder / "HEAD").exists():
@@ -391,7 +391,7 @@ class ShadowRepository:
         if len([*(self.folder / "objects" / "pack").glob("*.pack")]) > _MOST_PACKS:
             self._run_git("repack", "-a", "-d", "-k", "-q")
 
-    def _create_repository(self) -> None:
+    def _create_repository_if_missing(self) -> None:
         if (self.folder / "HEAD").exists():
             return
         make_private_directory(self.folder.parent)
@@ -412,7 +412,7 @@ class ShadowRepository:
     ) -> bytes:
         """Return what git prints. `text`, or else `stdin`: what it reads. The others: as in `_start_git`."""
         with (
-            _open_temporary_file_with([text.encode()]) if text else nullcontext(stdin) as read,
+            _temporary_file_containing([text.encode()]) if text else nullcontext(stdin) as read,
             self._start_git(*arguments, stdin=read, objects=objects, index=index) as git,
         ):
             assert git.stdout is not None
@@ -458,7 +458,7 @@ class ShadowRepository:
 
 
 @contextmanager
-def _open_temporary_file_with(parts: Iterable[bytes | memoryview]) -> Generator[IO[bytes]]:
+def _temporary_file_containing(parts: Iterable[bytes | memoryview]) -> Generator[IO[bytes]]:
     """Hold data in a file that a program can read from its beginning."""
     with tempfile.TemporaryFile() as file:
         file.writelines(parts)
@@ -484,7 +484,7 @@ def set_parent_snapshot(folder: Path, commit: str) -> None:
     """Let the next snapshot in this repository continue a commit, whose files the workspace has."""
     layout = json.loads(ShadowRepository(folder).read_layout(commit))
     known = {"commit": commit, "layout": json.dumps(layout, sort_keys=True), "folders": dict[str, Any]()}
-    replace_private_file_locked(folder / _INDEX, json.dumps(known).encode())
+    replace_private_file_holding_lock(folder / _INDEX, json.dumps(known).encode())
 
 
 class WorkspaceSnapshots:
@@ -557,7 +557,7 @@ class WorkspaceSnapshots:
         with self._lock:
             if self._tree is not None and self._saved != self._commit:
                 self._save_tree(self._tree)
-                self.repository.pack_loose_objects()
+                self.repository.pack_objects_if_many()
 
     @property
     def _index_path(self) -> Path:
@@ -576,5 +576,5 @@ class WorkspaceSnapshots:
 
     def _save_tree(self, tree: WorkspaceTree) -> None:
         known = {"commit": self._commit, "layout": self._layout.decode(), "folders": tree.to_json()}
-        replace_private_file_locked(self._index_path, json.dumps(known).encode())
+        replace_private_file_holding_lock(self._index_path, json.dumps(known).encode())
         self._saved = self._commit

@@ -112,7 +112,7 @@ class WorkspaceTree:
         for folder, paths in groupby(sorted(due, key=parent_folder), parent_folder):
             yield from self._read_changed_files(folder, paths)
 
-    def list_paths(self) -> list[str]:
+    def scan_paths_without_reading(self) -> list[str]:
         """Return the files of a tree that wasn't looked at yet; none is read. Raises `TooManyFilesError`."""
         return self._scan_folders([""])[0]
 

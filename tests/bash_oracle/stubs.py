@@ -11,7 +11,7 @@ from pathlib import Path
 
 from bash_oracle.lines import PROGRAMS
 
-from interlock.services.sandbox.sandbox import check_sandbox_support, find_bubblewrap
+from interlock.services.sandbox.sandbox import check_and_describe_sandbox_support, find_bubblewrap
 from interlock.state.errors import SandboxError
 
 BASH = shutil.which("bash")
@@ -67,7 +67,7 @@ def _program(file: Path, text: str) -> None:
 def cage(folder: Path) -> list[str]:
     """The command that confines bash's redirections to `folder`; empty where no sandbox is available."""
     try:
-        check_sandbox_support(os.environ)
+        check_and_describe_sandbox_support(os.environ)
     except SandboxError:
         return []
     found = find_bubblewrap(os.environ)

@@ -170,7 +170,10 @@ def test_output_for_programs_is_one_result_where_no_run_can_begin(run: Run, type
 def test_input_json_takes_the_prompt_from_the_words(tmp_path: Path) -> None:
     file = put(tmp_path / "in.json", {"history": []})
     args = build_parser("run").parse(["main", "fix it", "--input", f"@{file}"])
-    assert work._read_typed_input(args, load_pipeline("main")) == {"history": [], "prompt": "fix it"}
+    assert work._read_prompt_and_json_input(args, load_pipeline("main")) == {
+        "history": [],
+        "prompt": "fix it",
+    }
 
 
 def test_piped_text_is_put_before_the_prompt(cli: Any, tmp_path: Path) -> None:

@@ -116,7 +116,9 @@ def test_tab_in_a_real_shell(shell: str, begins: str, tmp_path: Path, made: Any)
         pytest.skip(f"{command[0]} isn't installed")
     made.run("aa11", "fix the parser")
     made.run("ab22", "write a page")
-    tree(tmp_path, {"my notes/": "", "rules.toml": "", "script": completion.completion_script(command[0])})
+    tree(
+        tmp_path, {"my notes/": "", "rules.toml": "", "script": completion.load_completion_script(command[0])}
+    )
     path = f"{BIN}:{os.environ['PATH']}"
     env = {**os.environ, "PATH": path, "TERM": "xterm", "PS1": "$ "}
     typed = [
@@ -147,7 +149,7 @@ def test_tab_in_fish(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, made: Any)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PATH", f"{BIN}:{os.environ['PATH']}")
     tree(tmp_path, {"my notes/": "", "rules.toml": ""})
-    script = completion.completion_script("fish")
+    script = completion.load_completion_script("fish")
 
     def complete(line: str) -> list[str]:
         asked = f"{script}\ncomplete -C '{line}'"

@@ -19,7 +19,7 @@ from interlock.engine.read import (
 )
 from interlock.engine.read.calls import list_answered_requests, list_calls
 from interlock.engine.store import resolve_state_directory
-from interlock.services.process.identity import boot_id, current_process_identity, host_name
+from interlock.services.process.identity import boot_id, current_process_identity, host_and_pid_namespace
 from interlock.state.errors import UserError
 
 Maker = Any  # the `StoreMaker` of tests/cli/conftest.py
@@ -49,7 +49,7 @@ def test_reading_never_writes(made: Maker, place: Path) -> None:
 def _ended_process() -> tuple[str, str, int, str]:
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
-    return (host_name(), boot_id(), ended.pid, "1")
+    return (host_and_pid_namespace(), boot_id(), ended.pid, "1")
 
 
 @pytest.mark.parametrize(
@@ -78,8 +78,8 @@ def test_status_follows_from_row_lease_and_requests(
     owners = {
         "me": tuple(current_process_identity()),
         "dead": _ended_process(),
-        "rebooted": (host_name(), "another-boot", os.getpid(), "1"),
-        "another's pid": (host_name(), boot_id(), os.getpid(), "12"),
+        "rebooted": (host_and_pid_namespace(), "another-boot", os.getpid(), "1"),
+        "another's pid": (host_and_pid_namespace(), boot_id(), os.getpid(), "12"),
         "elsewhere": ("elsewhere", "b", 1, "1"),
     }
     if owner:

@@ -17,7 +17,7 @@ import pytest
 from interlock.cli.catalog import execute_command
 from interlock.cli.driving import _drive_and_show_outcome
 from interlock.cli.render.live_calls import format_progress
-from interlock.cli.render.output import Paint, sanitize_for_terminal, strip_terminal_codes
+from interlock.cli.render.output import Paint, sanitize_for_terminal, strip_codes_and_overwritten_text
 from interlock.cli.render.pending_requests import pending_request_lines
 from interlock.cli.render.text_view import TextView
 from interlock.cli.render.views import JsonView, StreamJsonView
@@ -302,7 +302,7 @@ def test_answers_keep_their_letters_but_lose_their_control() -> None:
         sanitize_for_terminal("שלום\u200f \u200d x\x1b]0;title\x07")
         == "שלום\u200f \u200d x\\x1b]0;title\\x07"
     )
-    assert strip_terminal_codes("\x1b]0;t\x07\x1b[1;31m50%\x1b[K\r100%\x1b[m\r") == "100%"
+    assert strip_codes_and_overwritten_text("\x1b]0;t\x07\x1b[1;31m50%\x1b[K\r100%\x1b[m\r") == "100%"
 
 
 def test_a_long_preview_says_that_it_is_cut_and_where_the_rest_is() -> None:

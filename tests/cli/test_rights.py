@@ -12,7 +12,7 @@ from scripted import says, tools
 
 from interlock.engine.store import resolve_state_directory, select_rows
 from interlock.services.files.protected import ProtectedPaths
-from interlock.services.hooks.scripts import can_run_isolated, find_scripts
+from interlock.services.hooks.scripts import can_run_python_isolated, find_code_files_and_folders
 from interlock.services.policy.policy import RulePolicy
 from interlock.services.trust import record_trust_decision
 from interlock.state.calls import CallView, Verdict
@@ -148,15 +148,15 @@ def test_what_a_hook_runs_and_would_import_is_protected_like_the_hook(
     tree(tmp_path, CHECKS)
     (tmp_path / ".venv/bin").mkdir()
     (tmp_path / ".venv/bin/python").symlink_to(sys.executable)
-    protected = ProtectedPaths(places=dict.fromkeys(find_scripts(line, tmp_path), "hooks"))
+    protected = ProtectedPaths(places=dict.fromkeys(find_code_files_and_folders(line, tmp_path), "hooks"))
     of = {
         name: protected.find_path_protection(tmp_path / name, [tmp_path])
         for name in f"{kept} {free} src/new.py".split()
     }
     assert {name for name, found in of.items() if found} == {*kept.split()}
-    assert can_run_isolated(line, tmp_path) == isolated
+    assert can_run_python_isolated(line, tmp_path) == isolated
     (tmp_path / "alone/json.py").touch()
-    assert can_run_isolated(line, tmp_path) == isolated, (
+    assert can_run_python_isolated(line, tmp_path) == isolated, (
         "what would shadow a module of Python's is none of the hook's"
     )
 
@@ -207,7 +207,7 @@ def test_rules_are_asked_once_about_each_call_also_of_one_that_waits(
     run: Run, tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch, decision: str, calls: int
 ) -> None:
     """A lone call is decided inline, as far as possible; of two, each has its own task."""
-    decide, asked = RulePolicy.decide, list[str]()
+    decide, asked = RulePolicy.decide_by_rules_and_checkers, list[str]()
 
     async def noted(self: RulePolicy, call: CallView, *more: Any) -> Verdict:
         asked.append(call.name)

@@ -13,7 +13,7 @@ from scripted import tools
 
 from interlock.cli.session.input_line import InputHistory, Pastes
 from interlock.engine.store import select_rows
-from interlock.services.files.blobs import inflate_body
+from interlock.services.files.blobs import inflate_if_deflated
 from interlock.web.drive_process import _LiveEventsWriter, live_events_path
 
 SCRIPT = """
@@ -129,7 +129,7 @@ def test_damage_is_found_and_a_whole_store_is_not_taken_for_damaged(
     changed(
         home / "interlock",
         "update chain set body = $1 where id = $2",
-        inflate_body(body).replace(b'"', b"'", 1),
+        inflate_if_deflated(body).replace(b'"', b"'", 1),
         record,
     )
     for command in (("show", "latest", "--verify"), ("doctor", "--store")):

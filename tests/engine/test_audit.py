@@ -281,7 +281,7 @@ def test_a_removed_run_and_a_store_of_before_leave_no_complaint(home: Path) -> N
     Store(home).create_or_migrate()
     assert find_audit_problems(home)[1] == []
     assert {r.kind for r in read_audit_records(home)} == {"store", "taken over unverified"}
-    Client(Options(home=home)).remove_run("r")
+    Client(Options(home=home)).remove_run_and_list_kept_files("r")
     assert find_audit_problems(home)[1] == []
     assert [*read_audit_records(home)][-1].kind == "removed"
 

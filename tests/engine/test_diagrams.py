@@ -10,13 +10,13 @@ from langgraph.graph import END, START
 
 from interlock.engine import diagrams
 from interlock.engine.diagrams import (
-    depth_to_expand_undrawn_subgraphs,
     dot_source,
+    expansion_depth_for_undrawn_subgraphs,
     render_dot_as_png,
     render_dot_as_svg,
     render_mermaid,
 )
-from interlock.engine.diagrams.graph_model import Diagram, extract_chart, extract_diagram
+from interlock.engine.diagrams.graph_model import Diagram, extract_chart_diagram, extract_diagram
 from interlock.engine.diagrams.image import load_graphviz_wasm
 from interlock.engine.read import STATUSES
 from interlock.graphs import PIPELINES, load_pipeline
@@ -172,7 +172,7 @@ def test_what_a_run_is_listed_as_is_a_state_of_its_chart() -> None:
 
 @pytest.mark.parametrize("name", CHARTS)
 def test_every_state_and_event_of_a_chart_is_drawn(name: str) -> None:
-    chart, drawn = CHARTS[name], extract_chart(name, CHARTS[name])
+    chart, drawn = CHARTS[name], extract_chart_diagram(name, CHARTS[name])
     states = [inner for s in chart.states for inner in (s, *s.states)]
     moves = {
         (qualified_state_name(t.source), qualified_state_name(initial_leaf_state(t.target)), e.id)
@@ -194,9 +194,9 @@ def test_stale_missing_and_orphaned_files_are_named_and_mended(tmp_path: Path) -
         line.endswith("is missing. Run: interlock diagrams --write")
         for line in diagrams.list_diagram_problems(folder)
     )
-    assert len(diagrams.write_diagrams(folder)) == len(PIPELINES) + len(CHARTS)
+    assert len(diagrams.sync_diagram_files(folder)) == len(PIPELINES) + len(CHARTS)
     assert diagrams.list_diagram_problems(folder) == []
-    assert diagrams.write_diagrams(folder) == []
+    assert diagrams.sync_diagram_files(folder) == []
     tree(folder, {"turn.mmd": "old", "gone.mmd": "old"})
     (folder / "chart-run.mmd").unlink()
     assert [
@@ -206,18 +206,18 @@ def test_stale_missing_and_orphaned_files_are_named_and_mended(tmp_path: Path) -
         "chart-run.mmd is missing",
         "gone.mmd draws nothing that exists",
     ]
-    assert {p.name for p in diagrams.write_diagrams(folder)} == {"turn.mmd", "chart-run.mmd", "gone.mmd"}
+    assert {p.name for p in diagrams.sync_diagram_files(folder)} == {"turn.mmd", "chart-run.mmd", "gone.mmd"}
     assert diagrams.list_diagram_problems(folder) == []
 
 
 def test_a_files_diagram_opens_the_parts_that_have_no_file_of_their_own() -> None:
-    assert depth_to_expand_undrawn_subgraphs(sample().compile()) == 2
-    assert depth_to_expand_undrawn_subgraphs(load_pipeline("turn").build().compile()) == 1
-    assert depth_to_expand_undrawn_subgraphs(load_pipeline("tools").build().compile()) == 2
+    assert expansion_depth_for_undrawn_subgraphs(sample().compile()) == 2
+    assert expansion_depth_for_undrawn_subgraphs(load_pipeline("turn").build().compile()) == 1
+    assert expansion_depth_for_undrawn_subgraphs(load_pipeline("tools").build().compile()) == 2
 
 
 def test_declared_edges_name_the_graph_that_they_are_in() -> None:
-    assert diagrams.graph_edges(sample().compile()) == {
+    assert diagrams.declared_or_taken_edges(sample().compile()) == {
         *{("sample", START, "begin"), ("sample", "begin", "item"), ("sample", "begin", "join")},
         *{("sample", "item", "join"), ("sample", "join", "begin"), ("sample", "join", END)},
         *{("each item", START, "look"), ("each item", "look", "even"), ("each item", "look", END)},

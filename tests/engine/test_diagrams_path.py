@@ -10,12 +10,12 @@ from drawn import KEEPS_NOTHING, ask, sample
 from langgraph.graph import END, START
 from langgraph.types import Command
 
-from interlock.engine.diagrams import graph_edges, render_mermaid
+from interlock.engine.diagrams import declared_or_taken_edges, render_mermaid
 from interlock.engine.diagrams.graph_model import extract_diagram
 from interlock.engine.read import list_step_rows, list_waiting_tasks
 from interlock.engine.read.run_path import RunPath, build_run_path, read_run_path
 from interlock.engine.store import Store, queries
-from interlock.engine.store.checkpoints import list_due_nodes
+from interlock.engine.store.checkpoints import list_innermost_due_nodes
 from interlock.engine.store.saver import Saver
 from interlock.graphs.graph import Graph
 from interlock.state.deps import Token
@@ -111,7 +111,7 @@ def test_a_task_that_was_done_again_counts_once(tmp_path: Path) -> None:
     rows: list[dict[str, Any]] = [dict(r) for r in run.rows()]
     again = [{**r, "seq": r["seq"] + len(rows)} for r in rows if r["node"] == "join"]
     path = build_run_path([*rows, *again], "done")
-    assert path.count_edges((), {("join", END)}).nodes["join"] == 1
+    assert path.count_nodes_and_edges((), {("join", END)}).nodes["join"] == 1
     assert counts(run, path)["join", END] == 1
 
 
@@ -133,7 +133,11 @@ def test_a_run_that_is_looked_at_again_is_read_on_and_not_anew(
         path, whole = (
             read_run_path(run.home, row),
             build_run_path(
-                run.rows(), status, list_waiting_tasks(run.home, "r"), (), list_due_nodes(run.home, "r")
+                run.rows(),
+                status,
+                list_waiting_tasks(run.home, "r"),
+                (),
+                list_innermost_due_nodes(run.home, "r"),
             ),
         )
         assert counts(run, path) == counts(run, whole)
@@ -152,13 +156,13 @@ def test_a_run_that_is_looked_at_again_is_read_on_and_not_anew(
 def test_only_edges_whose_nodes_followed_each_other_are_taken(tmp_path: Path) -> None:
     run = Run(tmp_path, sample())
     run.drive({"rounds": 1, "count": 0})
-    taken = graph_edges(run.graph, build_run_path(run.rows(), "done"))
+    taken = declared_or_taken_edges(run.graph, build_run_path(run.rows(), "done"))
     assert taken == {
         ("sample", START, "begin"),
         ("sample", "begin", "join"),
         ("sample", "join", END),
     }
-    assert taken < graph_edges(run.graph)
+    assert taken < declared_or_taken_edges(run.graph)
 
 
 @pytest.mark.parametrize("shuffled", [False, True])

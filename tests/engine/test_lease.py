@@ -19,7 +19,11 @@ from interlock.engine.driver import lease as leases
 from interlock.engine.driver.lease import Lease, acquire_lease
 from interlock.engine.store import Store
 from interlock.engine.store.leases import read_lease
-from interlock.services.process.identity import current_process_identity, host_name, process_start_time
+from interlock.services.process.identity import (
+    current_process_identity,
+    host_and_pid_namespace,
+    process_start_time,
+)
 from interlock.state.errors import BusyError
 
 SCRIPT = Path(__file__).with_name("lease_process.py")
@@ -115,7 +119,7 @@ def nobody_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     async def watched(*_: object) -> None:
         pytest.fail("it waited for an owner that is gone")
 
-    monkeypatch.setattr("interlock.engine.driver.lease._wait_until_owner_replaceable", watched)
+    monkeypatch.setattr("interlock.engine.driver.lease._wait_for_or_kill_silent_owner", watched)
 
 
 @pytest.mark.parametrize("races", [4, pytest.param(40, marks=pytest.mark.sweep)])
@@ -178,7 +182,7 @@ def test_a_living_owner_is_left_alone_and_named(start: Start, store: Store) -> N
     with pytest.raises(BusyError) as caught:
         take(store, 6)
     assert str(caught.value) == (
-        f"Run 'r' is driven by process {owner.pid} on {host_name()}. "
+        f"Run 'r' is driven by process {owner.pid} on {host_and_pid_namespace()}. "
         f"Wait for it, or end it with: kill {owner.pid}"
     )
     assert owner.fork.poll() is None

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from interlock.engine.store import Store, queries
-from interlock.engine.store.blobs import list_files_named_by_any_run
+from interlock.engine.store.blobs import filter_files_named_by_any_run
 from interlock.engine.store.model_calls import UsageLedger, sum_usage_with_subtasks
 from interlock.engine.store.queue import enqueue_run
-from interlock.engine.store.runs import NewRun, insert_child_run, insert_run
+from interlock.engine.store.runs import NewRun, insert_child_run_if_missing, insert_run
 from interlock.engine.store.snapshots import SqlSnapshots
 from interlock.engine.store.steps import StepLog
 from interlock.engine.store.workspaces import find_newest_snapshot
@@ -48,7 +48,9 @@ def begin_children(store: Store, **options: Any) -> None:
     names = [f"child{number}" for number in range(10 if store.blobs else _FEW + 1)]
     with closing(store.connect()) as conn, conn.transaction():
         for name in names:
-            insert_child_run(conn, "top", NewRun(name, "main", "/work", name, options, {}), sealed=False)
+            insert_child_run_if_missing(
+                conn, "top", NewRun(name, "main", "/work", name, options, {}), sealed=False
+            )
 
 
 def test_runs_are_found_among_many_names(store: Store) -> None:
@@ -70,7 +72,7 @@ def test_runs_are_found_among_many_names(store: Store) -> None:
 def test_files_are_kept_for_many_names(store: Store) -> None:
     with closing(store.connect()) as conn, conn.transaction():
         conn.insert("named_files", {"name": "run7", "run": "other"})
-        assert list_files_named_by_any_run(conn, store.outputs, {*MANY, "run7"}) == {"run7"}
+        assert filter_files_named_by_any_run(conn, store.outputs, {*MANY, "run7"}) == {"run7"}
 
 
 def test_a_budget_counts_many_runs(store: Store) -> None:
@@ -97,7 +99,7 @@ def test_a_run_was_forked_often(store: Store) -> None:
     begin_children(store)
     with closing(store.connect()) as conn:
         snapshots = SqlSnapshots(conn, "top", StepLog(), lambda _: None, never_made)
-        assert asyncio.run(snapshots.compare_with_start()) is None
+        assert asyncio.run(snapshots.snapshot_changes_since_start()) is None
 
 
 def never_made() -> WorkspaceSnapshots:
@@ -112,4 +114,4 @@ def test_many_runs_wait_for_a_worker(store: Store) -> None:
     with closing(store.connect()) as conn:
         with conn.transaction():
             enqueue_run(conn, "run7", "fast")
-        assert [queue for queue, _ in conn.jobs.list_waits_of_unserved_runs(MANY, 60)] == ["fast"]
+        assert [queue for queue, _ in conn.jobs.list_queues_and_waits_of_unserved_runs(MANY, 60)] == ["fast"]

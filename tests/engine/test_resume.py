@@ -26,12 +26,12 @@ from interlock.engine import Decision, Outcome, resume_sync, run_sync
 from interlock.engine.driver.decisions import record_decisions
 from interlock.engine.driver.drive import Drive
 from interlock.engine.read import find_run, list_waiting_requests
-from interlock.engine.rebuild import rebuild_run_status_from_checkpoints
+from interlock.engine.rebuild import rebuild_run_statuses_from_checkpoints
 from interlock.engine.store import Store, select_rows
-from interlock.engine.store.retention import remove_run
+from interlock.engine.store.retention import remove_run_and_report_refused_paths
 from interlock.graphs import PIPELINES, load_pipeline
 from interlock.graphs.graph import Graph
-from interlock.services.files.blobs import inflate_body
+from interlock.services.files.blobs import inflate_if_deflated
 from interlock.state.calls import parse_call_outcome
 from interlock.state.errors import UserError
 
@@ -139,7 +139,8 @@ def test_a_user_without_a_name_may_decide(tmp_path: Path, monkeypatch: pytest.Mo
 def test_a_run_removed_while_it_is_taken_up_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     place, run = parked(tmp_path / "p")
     monkeypatch.setattr(
-        "interlock.engine.driver.runner.record_decisions", lambda *_, **__: remove_run(place.home, run)
+        "interlock.engine.driver.runner.record_decisions",
+        lambda *_, **__: remove_run_and_report_refused_paths(place.home, run),
     )
     with pytest.raises(UserError, match="was removed meanwhile"):
         resume_sync(run, options=place.given)
@@ -233,7 +234,7 @@ def test_the_model_hears_which_background_processes_ended(tmp_path: Path) -> Non
     told = [
         body
         for (row,) in select_rows(place.home, "select body from chain")
-        if b"sleep 600" in (body := inflate_body(row)) and b'"context"' in body
+        if b"sleep 600" in (body := inflate_if_deflated(row)) and b'"context"' in body
     ]
     assert len(told) == 1
 
@@ -272,7 +273,7 @@ def test_runs_of_an_earlier_version_are_gone_on_with(tmp_path: Path, store: Path
         assert ((work / "a.txt").read_text(), (work / "log").read_text()) == ("uno\ntwo\n", "first\nsecond\n")
     prompts = [m["content"] for m in done.output["history"] if m["role"] == "user"]
     assert prompts == ["Do it.", "And again.", "Once more."]
-    assert rebuild_run_status_from_checkpoints(tmp_path / "home") == []
+    assert rebuild_run_statuses_from_checkpoints(tmp_path / "home") == []
 
 
 @pytest.mark.parametrize(
@@ -340,11 +341,11 @@ def test_a_run_whose_next_node_has_another_name_by_now_goes_on(tmp_path: Path, r
         "compress": lambda: outcome.output["status"] == "truncated",
     }
     assert (outcome.error, told[workflow]()) == (None, True)
-    assert rebuild_run_status_from_checkpoints(tmp_path / "home") == []
+    assert rebuild_run_statuses_from_checkpoints(tmp_path / "home") == []
 
 
 def test_each_renamed_node_has_a_stored_run() -> None:
-    renamed = {old for name in PIPELINES for old in renamed_in(load_pipeline(name).declared_graph())}
+    renamed = {old for name in PIPELINES for old in renamed_in(load_pipeline(name).build_uncompiled_graph())}
     assert renamed == {*RENAMED}
 
 

@@ -28,7 +28,7 @@ from interlock.engine.store.approvals import SqlApprovals
 from interlock.engine.store.audit import AuditRecord
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.foreign_saver import make_saver
-from interlock.engine.store.saver import Saver, advance_checkpoint_id_clock, compute_run_status
+from interlock.engine.store.saver import Saver, advance_checkpoint_id_clock, compute_status_and_outcome
 from interlock.engine.store.steps import StepLog
 from interlock.graphs.foreign import from_langgraph
 
@@ -168,7 +168,7 @@ def test_a_new_id_sorts_after_those_of_a_clock_that_was_ahead(
     ],
 )
 def test_the_row_says_open_until_nothing_is_due(values: dict[str, Any], expected: tuple[str, str]) -> None:
-    assert compute_run_status(values, "status") == expected
+    assert compute_status_and_outcome(values, "status") == expected
 
 
 def test_writes_of_one_checkpoint_are_one_transaction(store: Store, conn: Connection) -> None:
@@ -182,8 +182,8 @@ def test_writes_of_one_checkpoint_are_one_transaction(store: Store, conn: Connec
         return other.execute("select count(*) from checkpoints").fetchone()[0], step
 
     class Spying(Saver):
-        def _update_run_row(self, *args: Any, **how: Any) -> None:
-            super()._update_run_row(*args, **how)
+        def _update_run_row_and_root_step(self, *args: Any, **how: Any) -> None:
+            super()._update_run_row_and_root_step(*args, **how)
             seen.append(look())
 
     Spying(conn).put(ROOT, empty_checkpoint(), {"source": "loop", "step": 4}, {})

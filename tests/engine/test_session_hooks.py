@@ -8,7 +8,7 @@ import pytest
 from places import Place
 
 from interlock.engine import Options, Outcome, resume_sync, run_sync
-from interlock.engine.diagrams import graph_edges, render_diagram
+from interlock.engine.diagrams import declared_or_taken_edges, render_diagram
 from interlock.engine.read import list_step_rows
 from interlock.engine.read.run_path import RunPath, build_run_path
 from interlock.graphs import PIPELINES, load_pipeline
@@ -95,7 +95,9 @@ def test_a_runs_picture_shows_its_session_only_where_there_was_one(stage: Stage)
     assert b"session" not in str(render_diagram("main", "dot", 1, stage.path(plain.run))).encode()
     shown: Any = render_diagram("main", "dot", 1, stage.path(hooked.run))
     assert "session_start" in shown
-    taken = {(a, b) for _, a, b in graph_edges(load_pipeline("main").compile(), stage.path(hooked.run))}
+    taken = {
+        (a, b) for _, a, b in declared_or_taken_edges(load_pipeline("main").compile(), stage.path(hooked.run))
+    }
     assert {
         ("__start__", "session_start"),
         ("session_start", "open_prompt"),
@@ -105,8 +107,10 @@ def test_a_runs_picture_shows_its_session_only_where_there_was_one(stage: Stage)
 
 @pytest.mark.parametrize("name", PIPELINES)
 def test_every_way_to_the_end_has_one_through_the_sessions_end(name: str) -> None:
-    plain = {(a, b) for _, a, b in graph_edges(load_pipeline(name).build().compile()) if _ == name}
-    root = {(a, b) for _, a, b in graph_edges(load_pipeline(name).compile()) if _ == name}
+    plain = {
+        (a, b) for _, a, b in declared_or_taken_edges(load_pipeline(name).build().compile()) if _ == name
+    }
+    root = {(a, b) for _, a, b in declared_or_taken_edges(load_pipeline(name).compile()) if _ == name}
     before_end = {a for a, b in plain if b == "__end__"}
     assert {a for a, b in root if b == "session_end"} == before_end | {"await_session"}
     assert plain <= root

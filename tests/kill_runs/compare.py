@@ -7,7 +7,7 @@ from typing import Any
 
 from kill_runs.scene import RUN, Scene
 
-from interlock.engine.rebuild import rebuild_run_status_from_checkpoints
+from interlock.engine.rebuild import rebuild_run_statuses_from_checkpoints
 from interlock.engine.store.blobs import open_blob_storage
 from interlock.engine.store.chain import SqlChain
 from interlock.engine.store.connection import Connection
@@ -187,5 +187,5 @@ def store_matches(scene: Scene) -> str | None:
     """
     if not scene.exists():
         return None
-    lines = rebuild_run_status_from_checkpoints(scene.home)
+    lines = rebuild_run_statuses_from_checkpoints(scene.home)
     return "; ".join(lines) or None

@@ -317,5 +317,5 @@ def test_a_call_is_repeated_only_if_no_request_of_it_was_sent(sent_before: bool)
     for number in range(1 + sent_before):  # such as the call, and then the tools' list to check its answer
         one.begin_request(number)
     one.sent = False
-    failed = one.to_exchange_error(SimpleNamespace(code=0), 1)
+    failed = one.to_lost_or_answered_error(SimpleNamespace(code=0), 1)
     assert isinstance(failed, NotRunError) is not sent_before

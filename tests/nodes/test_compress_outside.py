@@ -8,7 +8,7 @@ from typing import Any, cast
 from interlock.engine.store import Store
 from interlock.engine.store.approvals import SqlApprovals, record_decision
 from interlock.engine.store.chain import SqlChain
-from interlock.nodes.compress import _plan_todo_and_request_texts
+from interlock.nodes.compress import _render_plan_todos_and_requests
 from interlock.services.transcript import ChainTranscript
 from interlock.state.calls import Answer, ApprovalRequest, CallKey, CallView
 from interlock.state.messages import Message
@@ -26,13 +26,15 @@ def test_plan_steps_and_open_requests_are_told_and_answered_ones_are_not(tmp_pat
     conn = store.connect()
     chain, approvals = ChainTranscript(SqlChain(conn), store.outputs, "run"), SqlApprovals(conn, "run")
     deps = cast(Any, SimpleNamespace(transcript=chain, approvals=approvals))
-    assert _plan_todo_and_request_texts({}, deps) == [], "a run that knows nothing says nothing"
+    assert _render_plan_todos_and_requests({}, deps) == [], "a run that knows nothing says nothing"
     approvals.write_request(request(1))
     record_decision(conn, "run", approvals.write_request(request(2)), Answer(choice="proceed_once"))
     todos = [{"description": "look <here>", "status": "pending"}]
     record = chain.append("", [Message(role="tool", name="write_todos", content=json.dumps(todos))])
     plan = [{"text": "first", "done": True}, {"text": "second", "done": False}]
-    told = "\n\n".join(_plan_todo_and_request_texts(cast(Any, {"todos": record, "plan_steps": plan}), deps))
+    told = "\n\n".join(
+        _render_plan_todos_and_requests(cast(Any, {"todos": record, "plan_steps": plan}), deps)
+    )
     conn.close()
     assert "- [x] first\n- [ ] second" in told
     assert "- [pending] look <here>" in told

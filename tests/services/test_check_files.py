@@ -12,10 +12,10 @@ from ordinary_user import told_to_ordinary_user
 
 from interlock.services.checks.compare import Comparison
 from interlock.services.checks.ignored_tests import store_ignored_tests
-from interlock.services.checks.mixed_files import InseparableError, restore_tests
+from interlock.services.checks.mixed_files import InseparableError, restore_tests_in_text
 from interlock.services.checks.repair_files import RepairFiles
 from interlock.services.checks.test_table import CheckTable, is_output_without_test_run, load_runners
-from interlock.services.checks.view import open_view, remove_leftover_views
+from interlock.services.checks.view import open_view_with_restored_files, remove_leftover_views
 from interlock.services.files.workspace import FolderWorkspace
 from interlock.services.snapshots.snapshots import ShadowRepository, WorkspaceSnapshots
 from interlock.state.settings import SnapshotSettings
@@ -145,7 +145,7 @@ CARGO = '[package]\nname = "a"\n[lib]\npath = "a.rs"\n'
     ],
 )
 def test_only_what_concerns_tests_is_put_back(path: str, old: str, new: str, kept: str, gone: str) -> None:
-    made = restore_tests(path, old, new, CheckTable("make test"))
+    made = restore_tests_in_text(path, old, new, CheckTable("make test"))
     assert made != new
     assert all(part in made for part in kept.split(";;")), made
     assert not gone or gone not in made, made
@@ -166,7 +166,7 @@ def test_only_what_concerns_tests_is_put_back(path: str, old: str, new: str, kep
     ],
 )
 def test_a_change_of_the_rest_is_no_change_of_tests(path: str, old: str, new: str) -> None:
-    assert restore_tests(path, old, new, CheckTable("make test")) == new
+    assert restore_tests_in_text(path, old, new, CheckTable("make test")) == new
 
 
 @pytest.mark.parametrize(
@@ -183,7 +183,7 @@ def test_a_change_of_the_rest_is_no_change_of_tests(path: str, old: str, new: st
 )
 def test_what_cant_be_told_apart_is_said(path: str, old: str, new: str) -> None:
     with pytest.raises(InseparableError):
-        restore_tests(path, old, new, CheckTable("make test"))
+        restore_tests_in_text(path, old, new, CheckTable("make test"))
 
 
 @pytest.mark.parametrize(
@@ -244,7 +244,9 @@ def test_a_view_shows_files_as_before_and_leaves_nothing(copy: bool, tmp_path: P
         ("link", 0o120777, b"a.py"),
     ]
     home = tmp_path / "home"
-    with open_view(root, before, home, force_copy=copy, check_cancelled=lambda: None) as view:
+    with open_view_with_restored_files(
+        root, before, home, force_copy=copy, check_cancelled=lambda: None
+    ) as view:
         line = (
             "cat a.py own tests/t.py gone/x/y link ignored/big; ls sub sub/__pycache__; test -x tests/t.py; "
         )
@@ -264,7 +266,7 @@ def test_a_view_shows_files_as_before_and_leaves_nothing(copy: bool, tmp_path: P
 
 def test_a_view_that_a_kill_left_is_removed_and_that_of_a_living_run_isnt(tmp_path: Path) -> None:
     home, root = tmp_path / "home", tree(tmp_path / "work", {"a": "1"})
-    with open_view(root, [], home, force_copy=True, check_cancelled=lambda: None):
+    with open_view_with_restored_files(root, [], home, force_copy=True, check_cancelled=lambda: None):
         left = tree(home / "views" / "interlock-left", {"lock": "", "work/work/": "", "copy/a": ""})
         (left / "work" / "work").chmod(0)
         remove_leftover_views(home)

@@ -11,7 +11,7 @@ from interlock.services.files.filesystem import (
     OutputFiles,
     lock_folder,
     remove_temporary_file,
-    replace_private_file_locked,
+    replace_private_file_holding_lock,
     temporary_path,
 )
 from interlock.services.files.filesystem import write_atomically as write_at
@@ -74,7 +74,7 @@ def test_a_file_of_ours_is_the_owners_alone_and_a_leftover_or_link_at_its_scratc
     (tmp_path / "victim").write_bytes(b"keep")
     path.write_bytes(b"old")
     (folder / ".answers.json.tmp").symlink_to(tmp_path / "victim")
-    replace_private_file_locked(path, b"new")
+    replace_private_file_holding_lock(path, b"new")
     assert (path.read_bytes(), stat.S_IMODE(path.stat().st_mode)) == (b"new", 0o600)
     assert (names(folder), (tmp_path / "victim").read_bytes()) == (["answers.json"], b"keep")
 
@@ -101,7 +101,7 @@ def test_outputs_are_named_by_their_content_and_private(tmp_path: Path) -> None:
     for damage in (b"", b"wrong"):  # by a power cut: it is written again
         one.write_bytes(damage)
         assert outputs.save_bytes(b"one").read_bytes() == b"one"
-    spool, another = outputs.new_spool_path(), outputs.new_spool_path()
+    spool, another = outputs.create_spool_file(), outputs.create_spool_file()
     assert spool != another
     modes = [stat.S_IMODE(path.stat().st_mode) for path in (one, spool, outputs.directory)]
     assert modes == [0o600, 0o600, 0o700]

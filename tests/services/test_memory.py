@@ -15,7 +15,7 @@ from interlock.services.context.memory import (
     FILE_LIMIT,
     TOTAL_LIMIT,
     find_import_targets,
-    find_nested_memory_files,
+    find_memory_files_down_to,
     load_all_memory_files,
 )
 from interlock.services.files.workspace import FolderWorkspace
@@ -170,7 +170,7 @@ def test_the_files_on_the_way_to_a_path_are_looked_for_anew_each_time(tmp_path: 
     workspace = FolderWorkspace(tmp_path)
 
     def below(path: str) -> list[str]:
-        found = find_nested_memory_files(path, workspace, NAMES)
+        found = find_memory_files_down_to(path, workspace, NAMES)
         return [file.relative_to(tmp_path).as_posix() for file in found]
 
     assert below("a/b/code.py") == []

@@ -157,7 +157,7 @@ def test_a_full_disk_is_said_and_the_ends_are_kept(tmp_path: Path) -> None:
     outputs = OutputFiles(tmp_path)
     full = tmp_path / "full"
     full.symlink_to("/dev/full")
-    outputs.new_spool_path = lambda: full  # type: ignore[method-assign]
+    outputs.create_spool_file = lambda: full  # type: ignore[method-assign]
     output = ProcessOutput(100, outputs)
     for _ in range(20):
         output.feed_bytes(b"x" * 9999)

@@ -183,5 +183,5 @@ def test_a_sandbox_that_differs_from_what_was_meant_is_found(made: str, differen
     mounts.pin_path(work / "sub")
     mounts.add_read_only(work / "sub/AGENTS.md")
     mounts.hide_path(work / ".env")
-    found = mounts.find_difference(made, HOST)
+    found = mounts.find_mount_difference(made, HOST)
     assert found == difference if difference is None else found is not None and difference in found

@@ -208,7 +208,7 @@ from interlock.services.process import supervisor
 assert supervisor._become_subreaper()
 pid = os.posix_spawnp("bash", ["bash", "-c", "setsid sleep 1000 & exit 0"], os.environ, setpgroup=0)
 reaper = supervisor.Reaper(pid, contained=True)
-while reaper.ended is None or pid in supervisor._find_descendants(os.getpid()).values():
+while reaper.ended is None or pid in supervisor._map_descendants_to_process_groups(os.getpid()).values():
     reaper.reap_ended_children()
     time.sleep(0.01)
 sent, kill, killpg = [], os.kill, os.killpg

@@ -12,7 +12,7 @@ from interlock.services.secrets.environment import (
     is_secret_name,
     secret_variables,
     tool_environment,
-    withheld_variables,
+    withheld_variable_names,
 )
 from interlock.state.settings import EnvironmentSettings
 
@@ -110,7 +110,7 @@ def test_what_makes_a_program_read_a_line_otherwise_is_left_out(tmp_path: Path) 
 def test_settings_say_what_is_kept_back(
     environ: dict[str, str], chosen: dict[str, object], back: list[str]
 ) -> None:
-    assert withheld_variables(environ, rules(**chosen)) == back
+    assert withheld_variable_names(environ, rules(**chosen)) == back
 
 
 def test_what_is_looked_for_in_texts_are_secrets_not_words_and_not_names_of_files(tmp_path: Path) -> None:

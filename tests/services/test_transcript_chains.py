@@ -7,7 +7,7 @@ import pytest
 
 from interlock.engine.store import Store
 from interlock.engine.store.chain import SqlChain
-from interlock.services.files.blobs import inflate_body
+from interlock.services.files.blobs import inflate_if_deflated
 from interlock.services.transcript import ChainTranscript
 from interlock.state.messages import Message
 
@@ -45,7 +45,7 @@ def test_damage_is_found_on_both_sides_of_a_compression(chain: ChainTranscript, 
     assert list(chain.verify_chain(new)) == []
     conn = chain._records.conn
     rows = conn.execute("select id, body from chain").fetchall()
-    (record,) = (name for name, body in rows if f'"{text}"'.encode() in inflate_body(body))
+    (record,) = (name for name, body in rows if f'"{text}"'.encode() in inflate_if_deflated(body))
     conn.execute_raw("update chain set body = $1 where id = $2", (b'{"role":"user","content":"x"}', record))
     assert len(list(chain.verify_chain(new))) == 1
     conn.execute_raw("delete from chain where id = $1", (old,))

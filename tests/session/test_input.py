@@ -113,7 +113,7 @@ def test_every_name_with_the_letters_in_their_order_is_found(names: list[str], t
         left = iter(name.lower())
         return all(letter in left for letter in typed.lower())
 
-    assert sorted(FuzzyNameMatcher(names).find_matching(typed, 100)) == [
+    assert sorted(FuzzyNameMatcher(names).find_matching_indices(typed, 100)) == [
         n for n, name in enumerate(names) if fits(name)
     ]
 

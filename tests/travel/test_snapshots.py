@@ -130,7 +130,7 @@ def test_what_cant_be_packed_is_told_and_stays(desk: Desk, monkeypatch: pytest.M
     def full(_: object) -> None:
         raise SnapshotError("no space left")
 
-    monkeypatch.setattr(shadow.ShadowRepository, "pack_loose_objects", full)
+    monkeypatch.setattr(shadow.ShadowRepository, "pack_objects_if_many", full)
     told: list[object] = []
     options = desk.options(REPLIES)
     outcome = run_sync("main", {"prompt": "Do it."}, options=options, renderers=[told.append])

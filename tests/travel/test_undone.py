@@ -7,7 +7,7 @@ from travel.conftest import Desk, shell, write
 
 from interlock.engine import resume_sync
 from interlock.engine.client import Client
-from interlock.engine.client.record import read_events
+from interlock.engine.client.record import read_conversation_events
 from interlock.engine.store.workspaces import list_undo_notes
 from interlock.services.files.ignore import find_generated_paths
 from interlock.state.events import Undone
@@ -33,7 +33,7 @@ def test_the_model_hears_once_of_what_was_undone_and_everything_shows_it(desk: D
     for prompt, times in (("go on", 1), ("and on", 1)):
         outcome = resume_sync(worked, prompt=prompt, options=desk.options(replies, approval_mode=None))
         assert outcome.status == "done", outcome.error
-        told = [event for event in read_events(desk.home, worked) if isinstance(event, Undone)]
+        told = [event for event in read_conversation_events(desk.home, worked) if isinstance(event, Undone)]
         assert [event.content.count("The user undid") for event in told] == [times]
     assert "The user undid run_shell_command mkdir" in desk("export", worked, "--format", "md").out
     assert "No difference" in desk("replay", worked).out
@@ -74,7 +74,7 @@ def test_the_last_change_isnt_one_of_generated_files_which_no_list_names(desk: D
     run = desk.run(
         [write("m.py", "x = 1\n"), shell("mkdir __pycache__; echo > __pycache__/m.pyc"), {"text": "."}]
     ).run
-    assert Client.for_this_user().find_last_undoable_call(run)[1].tool == "write_file"
+    assert Client.for_this_user().find_last_undoable_call_with_number(run)[1].tool == "write_file"
     shown = desk("diff", run, "--files").out
     assert "m.pyc b/" not in shown and "1 generated file not shown: __pycache__/m.pyc" in shown
     (desk.work / "__pycache__/m.pyc").write_text("changed since")

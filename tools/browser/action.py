@@ -90,7 +90,7 @@ async def run_browser_action(args: BrowserActionArgs, context: ToolContext) -> T
         raise ToolError("no_browser", "No browser is open; begin with the action launch.")
     answer = await _send_request(await _wait_for_socket(context, output), _to_browser_request(args))
     if args.action == "close":
-        await _wait_until_browser_ended(context)
+        await _wait_briefly_for_browser_end(context)
         return ToolResult(status="success", content="The browser is closed.", meta={"summary": "closed"})
     return _to_tool_result(answer)
 
@@ -123,7 +123,7 @@ async def _launch_page(args: BrowserActionArgs, context: ToolContext) -> ToolRes
     except ToolError as error:
         if error.kind != "no_browser":
             raise
-        await _wait_until_browser_ended(context)  # it was ending, which is reported a moment later
+        await _wait_briefly_for_browser_end(context)  # it was ending, which is reported a moment later
         pid = await _ensure_browser_started(context)
         answer = await _send_request(
             await _wait_for_socket(context, _find_running_browser_output_file(context) or ""), asked
@@ -160,7 +160,7 @@ async def _ensure_browser_started(context: ToolContext) -> int:
         raise ToolError("not_started", str(error)) from error
 
 
-async def _wait_until_browser_ended(context: ToolContext) -> None:
+async def _wait_briefly_for_browser_end(context: ToolContext) -> None:
     for _ in range(_END_S * 20):
         if _find_running_browser_output_file(context) is None:
             return

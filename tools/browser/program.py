@@ -141,7 +141,7 @@ class BrowserSession:
         elif self._page is None:
             return {"error": "There is no page."}
         else:
-            await self._perform_on_page(action, request)
+            await self._perform_page_action(action, request)
         await self._wait_until_settled()
         return await self._describe_page()
 
@@ -191,7 +191,7 @@ class BrowserSession:
         if len(self._logged) < _MOST_LOGGED:
             self._logged.append(text[:_MOST_CHARS])
 
-    async def _perform_on_page(self, action: str, request: dict[str, Any]) -> None:
+    async def _perform_page_action(self, action: str, request: dict[str, Any]) -> None:
         """Perform any action but `launch` on the current page."""
         page = self._page
         if action in ("click", "hover"):
@@ -282,7 +282,7 @@ async def serve_browser(folder: Path, executable: str) -> None:
         await browser.close()
 
 
-def _create_locked_folder() -> tuple[Path, int]:
+def _clean_up_and_create_locked_folder() -> tuple[Path, int]:
     """Create a private folder, locked while this runs; delete folders of dead processes."""
     base = tempfile.gettempdir()
     base = base if len(base) <= _LONGEST_BASE else "/tmp"
@@ -311,7 +311,7 @@ def _try_lock_folder(folder: Path) -> int | None:
 
 def main(argv: Sequence[str]) -> None:
     """Serve a browser until it closes; `argv` has its executable; empty: Playwright's own."""
-    folder, _ = _create_locked_folder()
+    folder, _ = _clean_up_and_create_locked_folder()
     os.environ["TMPDIR"] = str(folder)
     try:
         asyncio.run(serve_browser(folder, argv[0]))

@@ -226,9 +226,7 @@ def apply_spans(file: TextFile, spans: tuple[Span, ...]) -> str:
     crlf = file.raw.count("\r\n")
     if 0 < crlf < file.raw.count("\n"):  # mixed line endings: unchanged lines keep theirs
         spans = tuple(small for span in spans for small in _split_span_into_changed_lines(text, span))
-    return restore_final_newline(
-        file, file.replace_spans([(span.start, span.end, span.new) for span in spans])
-    )
+    return match_final_newline(file, file.replace_spans([(span.start, span.end, span.new) for span in spans]))
 
 
 def _split_span_into_changed_lines(text: str, span: Span) -> list[Span]:
@@ -341,7 +339,7 @@ CORRECTIONS = (
 """In the order in which they are tried."""
 
 
-def restore_final_newline(file: TextFile, raw: str) -> str:
+def match_final_newline(file: TextFile, raw: str) -> str:
     """`raw` with the file's original ending: with a final newline, or without."""
     if not raw or not file.raw:
         return raw
@@ -361,7 +359,9 @@ def describe_nearest_text(text: str, old: str, new: str, work: WorkBudget) -> st
         return f"What it would put there stands at {where} already: the edit may have been made."
     wanted = split_lines(old)
     lines = split_lines(text)
-    found = _find_lines_ignoring_whitespace(lines, wanted) or _find_most_similar_line(lines, wanted)
+    found = _find_start_and_reason_ignoring_whitespace(
+        lines, wanted
+    ) or _find_start_and_reason_by_similar_line(lines, wanted)
     if found is None:
         return "Nothing in it is similar; read the file again."
     start, why = found
@@ -374,9 +374,9 @@ def describe_nearest_text(text: str, old: str, new: str, work: WorkBudget) -> st
 def excerpt_around_similar_lines(text: str, old: str, max_chars: int) -> str:
     """Return about `max_chars` characters of a long text, in whole lines, around those most similar to `old`."""
     lines = split_lines(text)
-    found = _find_lines_ignoring_whitespace(lines, split_lines(old)) or _find_most_similar_line(
+    found = _find_start_and_reason_ignoring_whitespace(
         lines, split_lines(old)
-    )
+    ) or _find_start_and_reason_by_similar_line(lines, split_lines(old))
     first = last = found[0] if found else 0
     room = max_chars - len(lines[first])
     while room > 0 and (first > 0 or last < len(lines) - 1):
@@ -390,7 +390,7 @@ def excerpt_around_similar_lines(text: str, old: str, max_chars: int) -> str:
     return f"[lines {first + 1} to {last + 1} of {len(lines)}]\n{shown[: 2 * max_chars]}"
 
 
-def _find_lines_ignoring_whitespace(lines: list[str], wanted: list[str]) -> tuple[int, str] | None:
+def _find_start_and_reason_ignoring_whitespace(lines: list[str], wanted: list[str]) -> tuple[int, str] | None:
     bare = [line.strip() for line in wanted]
     if not any(bare):
         return None
@@ -401,7 +401,7 @@ def _find_lines_ignoring_whitespace(lines: list[str], wanted: list[str]) -> tupl
     return stripped.count("\n", 0, place), "The same text with other whitespace stands"
 
 
-def _find_most_similar_line(lines: list[str], wanted: list[str]) -> tuple[int, str] | None:
+def _find_start_and_reason_by_similar_line(lines: list[str], wanted: list[str]) -> tuple[int, str] | None:
     """Return where the longest wanted line, which is the most distinctive, is most similar; None: nowhere."""
     from rapidfuzz import process
     from rapidfuzz.distance import Indel

@@ -26,7 +26,7 @@ from interlock.tools.matcher.windows import (
     Window,
     Windows,
     WorkBudget,
-    choose_windows,
+    choose_windows_from_both_ends,
     find_first_occurrences,
     find_line_windows,
     find_occurrences,
@@ -40,7 +40,7 @@ from interlock.tools.matcher.windows import (
 def _find_fuzzy_windows(text: str, old: str, work: WorkBudget) -> Windows:
     from interlock.tools.matcher.fuzzy import find_nearest_windows
 
-    return choose_windows(find_nearest_windows(text, old, work))
+    return choose_windows_from_both_ends(find_nearest_windows(text, old, work))
 
 
 _STRATEGIES: tuple[tuple[Strategy, Callable[[str, str, WorkBudget], Windows]], ...] = (

@@ -56,13 +56,13 @@ class Indenter:
 
     def _nearest_indents(self, indent: str, line_number: int) -> tuple[str, str]:
         """Return the indentations of the pair nearest to the line, among those most similar in indentation."""
-        if indent not in self._cache_of_similar_pairs:
+        if indent not in self._similar_pairs_cache:
             best = max(_rank_indent_similarity(model, indent) for model in self._pairs_by_model_indent)
             likest = [m for m in self._pairs_by_model_indent if _rank_indent_similarity(m, indent) == best]
-            self._cache_of_similar_pairs[indent] = sorted(
+            self._similar_pairs_cache[indent] = sorted(
                 (p for m in likest for p in self._pairs_by_model_indent[m]), key=lambda p: p.at
             )
-        pairs = self._cache_of_similar_pairs[indent]
+        pairs = self._similar_pairs_cache[indent]
         number = bisect_left(pairs, line_number, key=lambda pair: pair.at)
         pair = min(pairs[max(0, number - 1) : number + 1], key=lambda pair: abs(pair.at - line_number))
         return pair.model, pair.file
@@ -75,7 +75,7 @@ class Indenter:
         return found
 
     @cached_property
-    def _cache_of_similar_pairs(self) -> dict[str, list[IndentPair]]:
+    def _similar_pairs_cache(self) -> dict[str, list[IndentPair]]:
         return {}
 
     @cached_property

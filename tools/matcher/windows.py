@@ -88,7 +88,7 @@ class WorkBudget:
             raise TooMuchWork
 
 
-def choose_windows(windows: Sequence[Window]) -> Windows:
+def choose_windows_from_both_ends(windows: Sequence[Window]) -> Windows:
     """Return what a strategy found, built from all windows in order, including overlapping ones."""
     near = [window.start for window in windows[:MOST_NAMED]]
     return Windows(choose_non_overlapping(windows), choose_non_overlapping(windows, from_end=True), near)
@@ -364,7 +364,7 @@ def find_token_windows(text: str, old: str, work: WorkBudget) -> Windows:
     bare = old.strip()
     if found and not old[0].isspace() and text.count(bare) > len(found):  # within a line it is as good
         found = [Window(at, at + len(bare)) for at in find_occurrences(text, bare).from_top]
-    return choose_windows(found)
+    return choose_windows_from_both_ends(found)
 
 
 _LINE_END = r"(?=[^\S\n]*+$)"

@@ -89,7 +89,7 @@ def _find_ripgrep_in_wheel() -> str | None:
     return next((str(path.resolve()) for path in names if path.exists()), None)
 
 
-def ripgrep_argv(program: str, search: Search) -> list[str]:
+def capped_ripgrep_argv(program: str, search: Search) -> list[str]:
     """Return the ripgrep command line, with its output capped."""
     argv = ["--no-config", "--no-messages", "--color=never", "--sort=path", "--hidden", "--crlf"]
     argv += ["--no-ignore-global", "--no-ignore-dot", "--null", "--line-number", "--with-filename"]
@@ -168,7 +168,7 @@ class Grep:
         which lines of a file may be shown.
         """
         ended = await self._run_ripgrep(
-            ripgrep_argv(self._program, self._apply_ignore_settings(search)), search
+            capped_ripgrep_argv(self._program, self._apply_ignore_settings(search)), search
         )
         lines = await asyncio.to_thread(lambda: list(parse_ripgrep_lines(ended.output)))
         if excluded_line_pattern:
@@ -181,7 +181,7 @@ class Grep:
         if not self._no_ignore and not search.is_in_node_modules and workspace.is_ignored(path):
             return []
         return list(
-            verify_lines_on_disk(
+            iterate_lines_verified_on_disk(
                 (row._replace(path=path) for row in rows), workspace, allow_ignored=self._no_ignore
             )
         )
@@ -241,7 +241,7 @@ def _has_negated_pattern(file: Path) -> bool:
         return False
 
 
-def verify_lines_on_disk(
+def iterate_lines_verified_on_disk(
     lines: Iterable[Line], workspace: Workspace, *, allow_ignored: bool
 ) -> Iterator[Line]:
     """Yield the lines that really exist; with `allow_ignored`, also in git-ignored files."""

@@ -275,20 +275,22 @@ def add_authorization(
             VISIBILITY.set(await app_auth.authorize(request.state.person, "", "", {}))
         elif request.url.path == "/runs/batch":
             request.state.batch = [
-                await _authorize_request_body(request, app_auth, "threads", "create_run", one)
+                await _authorize_request_and_rewrite_body(request, app_auth, "threads", "create_run", one)
                 for one in await read_json_list_body(request)
             ]
         else:
             given = dict[str, Any](request.query_params)
             if request.method in ("POST", "PUT", "PATCH", "DELETE"):
                 given = await read_json_body(request) if await request.body() else {}
-            request.state.given = await _authorize_request_body(request, app_auth, resource, action, given)
+            request.state.given = await _authorize_request_and_rewrite_body(
+                request, app_auth, resource, action, given
+            )
         return await handler(request)
 
     return endpoint
 
 
-async def _authorize_request_body(
+async def _authorize_request_and_rewrite_body(
     request: Request, app_auth: AppAuth, resource: str, action: str, body: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Let what follows see what the app's `auth` lets it see; returns the body as that changed it."""

@@ -189,7 +189,7 @@ class Assistants:
         version = max(one["version"] for one in found.body["versions"]) + 1
         kept = {**{key: found.body.get(key) for key in _EDITABLE_FIELDS}, **changed, "version": version}
         versions = [{**kept, "at": time.time()}, *found.body["versions"]]
-        api_rows.update_api_row(
+        api_rows.update_api_row_if_exists(
             self.home, "assistant", found.id, {**kept, "versions": versions, "updated": time.time()}
         )
         return json_response(self.assistant_json(self.resolve_assistant(found.id)))
@@ -220,10 +220,12 @@ class Assistants:
         wanted = next((one for one in found.body["versions"] if one["version"] == given.get("version")), None)
         if wanted is None:
             raise NotFoundError(f"Assistant {found.id} has no version {given.get('version')!r}.")
-        api_rows.update_api_row(self.home, "assistant", found.id, {**wanted, "updated": time.time()})
+        api_rows.update_api_row_if_exists(
+            self.home, "assistant", found.id, {**wanted, "updated": time.time()}
+        )
         return json_response(self.assistant_json(self.resolve_assistant(found.id)))
 
-    def _compile_assistant_graph(self, assistant: api_rows.ApiRow) -> tuple[Pipeline, Any]:
+    def _load_and_compile_workflow(self, assistant: api_rows.ApiRow) -> tuple[Pipeline, Any]:
         """The workflow of an assistant, and its graph; one that a function makes, as the assistant configures it."""
         config: dict[str, Any] = {"configurable": {}, **read_object_field(assistant.body, "config")}
         found = self.client.load_workflow(assistant.body["graph_id"]).with_langgraph_config(config)
@@ -231,9 +233,9 @@ class Assistants:
 
     def get_schemas(self, request: Request) -> Response:
         one = self._assistant_from_path(request)
-        workflow, graph = self._compile_assistant_graph(one)
+        workflow, graph = self._load_and_compile_workflow(one)
         found = _graph_json_schemas(graph)
-        kinds = dialect_for_workflow(workflow).schema_models(workflow)
+        kinds = dialect_for_workflow(workflow).models_replacing_graph_schemas(workflow)
         found |= {name: _schema_or_none(kind.model_json_schema) for name, kind in kinds.items()}
         return json_response({"graph_id": one.body["graph_id"], **found})
 
@@ -244,7 +246,7 @@ class Assistants:
         )
         if depth is None or xray == "0":
             raise RefusedError(422, f"xray must be true, false or a depth from 1, not {xray!r}.")
-        drawn = self._compile_assistant_graph(one)[1].get_graph(xray=depth).to_json()
+        drawn = self._load_and_compile_workflow(one)[1].get_graph(xray=depth).to_json()
         for node in drawn["nodes"]:
             node["data"] = {"name": node["id"]} if "data" in node else None
         nodes = [{k: v for k, v in node.items() if v is not None} for node in drawn["nodes"]]
@@ -253,7 +255,7 @@ class Assistants:
     def get_subgraphs(self, request: Request) -> Response:
         one, namespace = self._assistant_from_path(request), request.path_params.get("namespace")
         deep = request.query_params.get("recurse", "").lower() == "true"
-        found = self._compile_assistant_graph(one)[1].get_subgraphs(namespace=namespace, recurse=deep)
+        found = self._load_and_compile_workflow(one)[1].get_subgraphs(namespace=namespace, recurse=deep)
         return json_response({name: _graph_json_schemas(graph) for name, graph in found})
 
 

@@ -79,7 +79,7 @@ class DriveQueues:
             "metadata": {**read_object_field(thread.body, "metadata"), **about},
             "updated": time.time(),
         }
-        api_rows.update_api_row(self.home, "thread", thread.id, changed)
+        api_rows.update_api_row_if_exists(self.home, "thread", thread.id, changed)
         self._schedule_pending_drives(thread.id, delay)
         return made
 
@@ -94,7 +94,7 @@ class DriveQueues:
         standing = (
             ThreadInterrupts()
             if person.has_at_least_role("drive")
-            else await self._wait_for_open_interrupts(thread, body)
+            else await self._poll_briefly_for_open_interrupts(thread, body)
         )
         check_role(person, required_role("decide", drive_body=body, thread_interrupts=standing))
         chosen = self.assistants.require_assistant(body.get("assistant_id"))
@@ -129,7 +129,7 @@ class DriveQueues:
             **({} if person.has_at_least_role("drive") else {"only": [*standing.open_interrupts]}),
         }, max(0.0, float(body.get("after_seconds") or 0))
 
-    async def _wait_for_open_interrupts(
+    async def _poll_briefly_for_open_interrupts(
         self, thread: api_rows.ApiRow, body: Mapping[str, Any]
     ) -> ThreadInterrupts:
         """Wait for what a drive that ends now will ask: programs hear of an interrupt before that."""
@@ -142,14 +142,14 @@ class DriveQueues:
             thread = self.threads.require_thread(thread.id)
         row = self.client.find_exact_run(thread.run) if thread.run else None
         known = assistant_id_for_workflow(row.workflow) if row else ""
-        if before := self.threads.list_drives(thread.id):
+        if before := self.threads.list_drive_rows(thread.id):
             known = before[0].body["assistant_id"]
         same = self.assistants.require_assistant(body.get("assistant_id")).id == known
         return ThreadInterrupts(frozenset(one.interrupt for one in waits), same)
 
     async def _apply_multitask_strategy(self, thread: api_rows.ApiRow, strategy: object) -> None:
         """Do to a thread's drives what a new one's strategy says. Raises `RefusedError`."""
-        busy = [one for one in self.threads.list_drives(thread.id) if one.body["status"] in BUSY]
+        busy = [one for one in self.threads.list_drive_rows(thread.id) if one.body["status"] in BUSY]
         if busy and strategy == "reject":
             raise RefusedError(409, _THREAD_BUSY)
         row = (
@@ -165,7 +165,7 @@ class DriveQueues:
                 f"Run {row.run!r} is driven by {row.owner}, another terminal. Stop it: interlock cancel {row.run}",
             )
         for one in busy if strategy != "enqueue" else ():
-            await self.stop_drive(
+            await self.stop_drive_and_wait(
                 one, rollback=strategy == "rollback", why=f"a later run (multitask_strategy={strategy})"
             )
 
@@ -194,24 +194,24 @@ class DriveQueues:
             await asyncio.sleep(delay_s)
         waits = [
             one
-            for one in self.threads.list_drives(thread_id)
+            for one in self.threads.list_drive_rows(thread_id)
             if one.body["status"] == "pending" and one.body.get("server") == self._me
         ]
         for one in reversed(waits):
             try:
                 await self._run_drive(one)
             except Exception as error:  # a drive that stays busy would block its thread
-                self._record_drive_failure(
+                self._fail_unfinished_drive(
                     one, error if isinstance(error, InterlockError) else as_bug_error(error)
                 )
 
-    def _record_drive_failure(self, drive: api_rows.ApiRow, error: InterlockError) -> None:
+    def _fail_unfinished_drive(self, drive: api_rows.ApiRow, error: InterlockError) -> None:
         """Note a drive that never began."""
         about = {"error": type(error).__name__, "message": str(error)}
         now = api_rows.find_api_row(self.home, "drive", drive.id)
         if now is None or now.body["status"] not in BUSY:
             return
-        api_rows.update_api_row(self.home, "drive", drive.id, {"status": "error", "error": about})
+        api_rows.update_api_row_if_exists(self.home, "drive", drive.id, {"status": "error", "error": about})
         end_stream_file(self.home, drive.id, None if drive.id in self._stopping else about)
 
     async def _run_drive(self, drive: api_rows.ApiRow) -> None:
@@ -234,14 +234,14 @@ class DriveQueues:
         run = row.run if row else self.client.new_run_id()
         points = self.client.checkpoints(run) if row else []
         before = drive.body["before"] if again else points[-1].step if points else None
-        api_rows.update_api_row(self.home, "thread", thread.id, {}, run)
+        api_rows.update_api_row_if_exists(self.home, "thread", thread.id, {}, run)
         work = drive_process.DriveJob(
             self._drive_options(drive, row is None),
             run,
             graph,
             call=ApiDriveRequest(drive, row is None, dialect),
         )
-        if not await self._turns.wait_for_turn(drive, run, graph, lambda: self.is_drive_unfinished(drive.id)):
+        if not await self._turns.wait_for_slot(drive, run, graph, lambda: self.is_drive_unfinished(drive.id)):
             return
         try:
             await drive_process.start_drive_process(
@@ -251,9 +251,9 @@ class DriveQueues:
         except drive_process.DriveDiedError:
             pass  # as one that dies later
         except Exception:
-            await self._forget_process_and_release_turn(drive.id, run)
+            await self._clean_up_after_drive(drive.id, run)
             raise
-        await self._forget_process_and_release_turn(drive.id, run)
+        await self._clean_up_after_drive(drive.id, run)
         now = api_rows.find_api_row(self.home, "drive", drive.id)
         if now and now.body["status"] == "pending":  # a limit over all workers stopped it
             return await self._run_drive(now)
@@ -265,9 +265,9 @@ class DriveQueues:
             thread = self.threads.require_thread(drive.thread)
             await asyncio.to_thread(self.threads.record_latest_values_and_interrupts, thread)
 
-    async def _forget_process_and_release_turn(self, drive_id: str, run: str) -> None:
+    async def _clean_up_after_drive(self, drive_id: str, run: str) -> None:
         self._children.pop(drive_id, None)
-        await self._turns.release_turn(run)
+        await self._turns.release_slot(run)
 
     def _record_drive_process(
         self, drive_id: str, child: drive_process.Child, step_before: int | None, run: str
@@ -278,7 +278,7 @@ class DriveQueues:
         self._children[drive_id] = child
         process = [*drive_process.child_process_identity(child)]
         about = {"status": "running", "before": step_before, "process": process, "begun": False}
-        api_rows.update_api_row(self.home, "drive", drive_id, about, run)
+        api_rows.update_api_row_if_exists(self.home, "drive", drive_id, about, run)
 
     def _drive_options(self, drive: api_rows.ApiRow, is_new_run: bool) -> Options:
         kwargs = drive.body["kwargs"]
@@ -308,7 +308,7 @@ class DriveQueues:
         found = api_rows.find_api_row(self.home, "drive", drive_id)
         return found is not None and found.body["status"] in BUSY
 
-    async def stop_drive(
+    async def stop_drive_and_wait(
         self, drive: api_rows.ApiRow, *, rollback: bool = False, why: str = "DELETE"
     ) -> None:
         """Stop a drive, and wait for its end; a rollback takes back what it did to its thread. `why`: the request that
@@ -316,7 +316,7 @@ class DriveQueues:
         now = api_rows.find_api_row(self.home, "drive", drive.id) or drive
         if now.body["status"] == "pending":
             about = {"error": "UserInterrupt", "message": "Run was cancelled before it began."}
-            api_rows.update_api_row(
+            api_rows.update_api_row_if_exists(
                 self.home,
                 "drive",
                 drive.id,
@@ -336,11 +336,15 @@ class DriveQueues:
         name = "UserRollback" if rollback else "UserInterrupt"
         asked = f"{'rollback' if rollback else 'interrupt'} requested via {why}"
         about = {"error": name, "message": why if why.startswith("client") else asked}
-        api_rows.update_api_row(self.home, "drive", drive.id, {"status": "interrupted", "error": about})
+        api_rows.update_api_row_if_exists(
+            self.home, "drive", drive.id, {"status": "interrupted", "error": about}
+        )
         if rollback:
-            await self._roll_back_thread(drive, about)
+            await self._roll_back_thread_and_remove_drive(drive, about)
 
-    async def _roll_back_thread(self, drive_row: api_rows.ApiRow, error: Mapping[str, str]) -> None:
+    async def _roll_back_thread_and_remove_drive(
+        self, drive_row: api_rows.ApiRow, error: Mapping[str, str]
+    ) -> None:
         """The thread shows a fork of its run as it was before the drive; the drive's own row goes."""
         now = api_rows.find_api_row(self.home, "drive", drive_row.id)
         if now is None:
@@ -349,27 +353,27 @@ class DriveQueues:
         if now.run and (before := now.body.get("before")) is not None:
             fresh = await self._fork_run_in_place(now.run, before)
         api_rows.remove_api_row(self.home, "drive", drive_row.id)
-        before_it = [drive.id for drive in self.threads.list_drives(drive_row.thread)][:1]
+        before_it = [drive.id for drive in self.threads.list_drive_rows(drive_row.thread)][:1]
         taken_back = {"error": error, "drives": before_it} if not now.body.get("unbegun") else None
-        api_rows.update_api_row(
+        api_rows.update_api_row_if_exists(
             self.home, "thread", drive_row.thread, {"latest": None, "taken_back": taken_back}, fresh
         )
 
-    def resume_abandoned_drives(self) -> None:
+    def resume_abandoned_drives_and_clean_up(self) -> None:
         """Go on with what a server that is gone left: drives that wait, and those that still work."""
         found = api_rows.list_api_rows(self.home, "drive")
         busy = [one for one in found if one.body["status"] in BUSY]
         of_people = api_rows.list_api_rows(self.home, "prompt")
-        self._turns.release_turns_except([one.run for one in [*busy, *of_people]])
+        self._turns.release_slots_except([one.run for one in [*busy, *of_people]])
         for one in reversed(found):
             server = one.body.get("server")
             if one.body["status"] in BUSY and not (server and is_alive(ProcessIdentity(*server))):
-                api_rows.update_api_row(self.home, "drive", one.id, {"server": self._me})
-                work = self._wait_for_adopted_drive(one) if one.body["status"] == "running" else None
+                api_rows.update_api_row_if_exists(self.home, "drive", one.id, {"server": self._me})
+                work = self._await_and_settle_adopted_drive(one) if one.body["status"] == "running" else None
                 self._schedule_pending_drives(one.thread, first_work=work)
         for old in (self.home / "live").glob("*.stream"):
             if time.time() - old.stat().st_mtime > _STREAM_RETENTION_S:
-                api_rows.update_api_row(
+                api_rows.update_api_row_if_exists(
                     self.home, "drive", old.stem, {"events": count_protocol_sequence_numbers(old)}
                 )
                 old.unlink(missing_ok=True)
@@ -379,21 +383,21 @@ class DriveQueues:
         row = self.client.find_exact_run(run)
         return row is not None and row.status == "running"
 
-    async def _wait_for_adopted_drive(self, drive: api_rows.ApiRow) -> None:
+    async def _await_and_settle_adopted_drive(self, drive: api_rows.ApiRow) -> None:
         """Wait for the end of a drive that another server started; one that never began goes back to its lane."""
         self._children[drive.id] = process = drive_process.AdoptedProcess(
             ProcessIdentity(*drive.body.get("process", _NOBODY))
         )
         while process.poll() is None or self._is_run_active(drive.run):
             await asyncio.sleep(LOOK_S)
-        await self._forget_process_and_release_turn(drive.id, drive.run)
+        await self._clean_up_after_drive(drive.id, drive.run)
         now = api_rows.find_api_row(self.home, "drive", drive.id)
         if now is None or now.body["status"] != "running":
             return
         if now.body.get("begun", True):
             self._requeue_or_fail_killed_drive(now)
         else:
-            api_rows.update_api_row(self.home, "drive", drive.id, {"status": "pending"})
+            api_rows.update_api_row_if_exists(self.home, "drive", drive.id, {"status": "pending"})
 
     def _requeue_or_fail_killed_drive(self, drive: api_rows.ApiRow) -> bool:
         """Let a drive whose process was killed wait to go on; False: it was stopped, or dies each time."""
@@ -402,10 +406,10 @@ class DriveQueues:
             drive.body.get("deaths", 0) + 1,
         )
         if drive.id in self._stopping or deaths > _MAX_DEATHS or (row and row.end_reason not in ("", "died")):
-            self._record_drive_failure(drive, InterlockError(_KILLED))
+            self._fail_unfinished_drive(drive, InterlockError(_KILLED))
             return False
         again = row is not None and self._has_run_taken_input(drive)
-        api_rows.update_api_row(
+        api_rows.update_api_row_if_exists(
             self.home,
             "drive",
             drive.id,

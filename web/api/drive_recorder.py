@@ -53,12 +53,12 @@ class DriveRecorder:
         self.write_event("events", event)
 
     def receive_protocol_event(self, event: Any, stream_arguments: Any, known_interrupts: set[str]) -> None:
-        params = self._call.dialect.format_interrupts(event["params"], self._interrupt_json)
-        params["data"] = self._format_for_program(params["data"], stream_arguments)
+        params = self._call.dialect.format_interrupts(event["params"], self._interrupt_json_with_request)
+        params["data"] = self._format_state_for_program(params["data"], stream_arguments)
         for made in to_protocol_events(event["method"], to_json_types(params), known_interrupts):
             self.write_event("protocol", made)
 
-    def receive_part(self, part: Any, stream_arguments: Any) -> list[Any]:
+    def receive_part_and_get_custom_data(self, part: Any, stream_arguments: Any) -> list[Any]:
         """Write a part of the stream, if it was asked for; return what a node wrote to it."""
         namespace, mode, data = part if self._kwargs["subgraphs"] else ((), *part)
         place = "".join(f"|{one}" for one in namespace)
@@ -73,7 +73,7 @@ class DriveRecorder:
             return self._checkpoint_payload(data)
         if mode == "debug":
             return self._debug_payload(data) if data["type"] == "checkpoint" else data
-        return self._format_for_program(data, stream_arguments)
+        return self._format_state_for_program(data, stream_arguments)
 
     def _write_message_events(self, namespace_suffix: str, data: Any) -> None:
         message: Any = data[0]
@@ -91,9 +91,9 @@ class DriveRecorder:
         kind = "partial" if isinstance(message, BaseMessageChunk) else "complete"
         self.write_event(f"messages/{kind}", [message_chunk_to_message(self._said[name])])
 
-    def _format_for_program(self, data: Any, stream_arguments: Any) -> Any:
+    def _format_state_for_program(self, data: Any, stream_arguments: Any) -> Any:
         return self._call.dialect.format_state(
-            data, lambda: stream_arguments["context"].transcript, self._interrupt_json
+            data, lambda: stream_arguments["context"].transcript, self._interrupt_json_with_request
         )
 
     def _checkpoint_payload(self, payload: Any) -> Any:
@@ -121,8 +121,8 @@ class DriveRecorder:
             else None
         )
 
-    def _interrupt_json(self, interrupt: Any) -> dict[str, Any]:
-        return interrupt_json(self._options, self._run, interrupt, with_schema=True)
+    def _interrupt_json_with_request(self, interrupt: Any) -> dict[str, Any]:
+        return interrupt_json_with_request(self._options, self._run, interrupt, with_schema=True)
 
     def write_workflow_event(self, event: Event, /) -> None:
         """An event of Interlock's own workflow, as a part of the stream: tokens as messages, the others as custom."""
@@ -144,7 +144,7 @@ class DriveRecorder:
         self._file.close()
 
 
-def interrupt_json(
+def interrupt_json_with_request(
     options: Options, run: str, interrupt: Any, *, with_schema: bool = False
 ) -> dict[str, Any]:
     """An interrupt as programs see it; one of Interlock's own workflow with its request and the answer's schema."""
@@ -196,7 +196,7 @@ async def drive_and_record_stream(
     home, name = options.home, call.row.id
     options = fleet.with_fleet_limits(options) if is_store_on_server(home) else options
     client = Client(options)
-    api_rows.update_api_row(home, "drive", name, {"begun": True})
+    api_rows.update_api_row_if_exists(home, "drive", name, {"begun": True})
     recorder = DriveRecorder(call, options, run)
     status, waits = "error", dict[str, Any]()
     try:
@@ -204,7 +204,9 @@ async def drive_and_record_stream(
         renderers = [live_renderer, *call.dialect.select_renderers(recorder.write_workflow_event)]
         outcome = await drive_api_request(client, run, workflow, call, given, recorder, renderers)
         status = _drive_status_from_outcome(outcome)
-        if outcome.status in ("budget", "timeout") and (wait := fleet.record_limit_stop(options, run)):
+        if outcome.status in ("budget", "timeout") and (
+            wait := fleet.requeue_or_record_limit_stop(options, run)
+        ):
             status = "error" if wait.seconds is None else "pending"
             waits = {"again": True, "model": wait.model, "after_s": wait.seconds}
             if wait.seconds is None:
@@ -215,7 +217,7 @@ async def drive_and_record_stream(
         recorder.write_failure_event(error if isinstance(error, InterlockError) else as_bug_error(error))
         raise
     finally:
-        api_rows.update_api_row(
+        api_rows.update_api_row_if_exists(
             home, "drive", name, {"status": status, "error": _error_fields(recorder.failed), **waits}
         )
         recorder.end_and_close(status)

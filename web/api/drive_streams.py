@@ -173,7 +173,7 @@ class EventStreamResponse(StreamingResponse):
                 await self._gone()
 
 
-async def read_final_values_or_error(events: AsyncIterator[EventPiece | None]) -> Any:
+async def read_final_values_interrupts_or_error(events: AsyncIterator[EventPiece | None]) -> Any:
     """The values that a drive ended with, or its error, as `wait` answers them; of several interrupts, only these."""
     values: Any = None
     failed: Any = None

@@ -75,7 +75,7 @@ class PromptDialect(ProgramDialect):
         return {**params, "interrupts": [format_interrupt(one) for one in params.get("interrupts") or ()]}
 
     @override
-    def schema_models(self, workflow: Pipeline) -> dict[str, type[BaseModel]]:
+    def models_replacing_graph_schemas(self, workflow: Pipeline) -> dict[str, type[BaseModel]]:
         return {"input_schema": workflow.input, "output_schema": workflow.output}
 
     @override

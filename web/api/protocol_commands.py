@@ -74,7 +74,7 @@ class ProtocolCommands:
         self, thread_id: str, method: str, params: Mapping[str, Any], person: Person
     ) -> dict[str, Any]:
         if method == "run.start":
-            return await self._start_drive(thread_id, params, person)
+            return await self._start_drive_or_answer_interrupts(thread_id, params, person)
         if method == "input.respond":
             return await self._answer_interrupts(self.threads.require_thread(thread_id), params, person)
         if method == "agent.getTree":
@@ -84,7 +84,9 @@ class ProtocolCommands:
             return {"tree": {"namespace": [], "status": status, "children": []}}
         raise CommandError("unknown_command", f"Unknown protocol command: {method}")
 
-    async def _start_drive(self, thread_id: str, params: Mapping[str, Any], person: Person) -> dict[str, Any]:
+    async def _start_drive_or_answer_interrupts(
+        self, thread_id: str, params: Mapping[str, Any], person: Person
+    ) -> dict[str, Any]:
         if not params.get("assistant_id"):
             raise CommandError("invalid_argument", "run.start requires an assistant_id.")
         thread = self.runs.find_or_build_thread(thread_id, {"if_not_exists": "create"})
@@ -120,7 +122,7 @@ class ProtocolCommands:
         known = {one.interrupt for one in waits}
         if unknown := [name for name in answers if name not in known]:
             raise CommandError("no_such_interrupt", f"Unknown or already-consumed interrupt: {unknown[0]}")
-        drives = self.threads.list_drives(thread.id)
+        drives = self.threads.list_drive_rows(thread.id)
         if not drives:
             raise CommandError("no_such_run", "No interrupted run is bound to this thread.")
         more = {key: params[key] for key in ("update", "goto") if params.get(key) is not None}
@@ -157,13 +159,13 @@ class ProtocolCommands:
         number, beat = 0, 0.0
         seen: set[str] = set()
         while True:
-            there = [one for one in reversed(self.threads.list_drives(thread_id)) if one.id not in seen]
+            there = [one for one in reversed(self.threads.list_drive_rows(thread_id)) if one.id not in seen]
             for drive in (one for one in there if one.body["kwargs"]["protocol"]):
                 if not stream_file_path(self.home, drive.id).exists():
                     number += drive.body.get("events", 0)
                     continue
                 place = 0
-                async for made in self._follow_drive_events(drive):
+                async for made in self._follow_drive_with_lifecycle_events(drive):
                     if made is None:
                         yield None
                         continue
@@ -176,7 +178,9 @@ class ProtocolCommands:
                 yield None
             await asyncio.sleep(_LOOK_S)
 
-    async def _follow_drive_events(self, drive: api_rows.ApiRow) -> AsyncIterator[dict[str, Any] | None]:
+    async def _follow_drive_with_lifecycle_events(
+        self, drive: api_rows.ApiRow
+    ) -> AsyncIterator[dict[str, Any] | None]:
         graph = drive.body["kwargs"]["graph_id"]
         yield event_protocol.build_protocol_event("lifecycle", {"event": "running", "graph_name": graph})
         asks, failed = False, ""
@@ -311,16 +315,18 @@ class _SocketSession:
                 await self._execute_and_answer(given)
                 continue
             message = "Protocol commands must be JSON with an integer id and string method."
-            await self._send_under_lock(
+            await self._send_json_under_lock(
                 command_error_json(given.get("id"), CommandError("invalid_argument", message))
             )
 
-    async def _send_under_lock(self, data: Mapping[str, Any]) -> None:
+    async def _send_json_under_lock(self, data: Mapping[str, Any]) -> None:
         async with self._lock:
             await self._send_json(data)
 
     async def _send_success(self, command_id: int, result: Mapping[str, Any]) -> None:
-        await self._send_under_lock({"type": "success", "id": command_id, "result": result, "meta": _META})
+        await self._send_json_under_lock(
+            {"type": "success", "id": command_id, "result": result, "meta": _META}
+        )
 
     async def _execute_and_answer(self, command: dict[str, Any]) -> None:
         method: str = command["method"]
@@ -343,15 +349,15 @@ class _SocketSession:
                     await authorize_thread_action(self._app_auth, self._person, "create_run", value)
                 )
                 command |= {"metadata": value["metadata"]} if value["metadata"] else {}
-                await self._send_under_lock(
+                await self._send_json_under_lock(
                     await self._commands.execute_command(self._thread, command, self._person)
                 )
         except RefusedError as error:
-            await self._send_under_lock(command_error_json(command["id"], error))
+            await self._send_json_under_lock(command_error_json(command["id"], error))
         except (WebSocketDisconnect, TimeoutError):
             raise
         except Exception as error:
-            await self._send_under_lock(command_error_json(command["id"], as_bug_error(error)))
+            await self._send_json_under_lock(command_error_json(command["id"], as_bug_error(error)))
 
     async def _subscribe_and_replay_events(self, command_id: int, params: dict[str, Any]) -> None:
         """Subscribe, and send what it wants of the past, unless another subscription wanted it."""

@@ -67,10 +67,10 @@ class Runs:
 
     def resume_abandoned_runs(self) -> None:
         """Go on with what an earlier server left."""
-        self.queues.resume_abandoned_drives()
+        self.queues.resume_abandoned_drives_and_clean_up()
         for thread in api_rows.list_api_rows(self._home, "thread"):
             if thread.body.get("temporary"):
-                for one in self.threads.list_drives(thread.id):
+                for one in self.threads.list_drive_rows(thread.id):
                     self._schedule_temporary_thread_removal(thread, one)
 
     # The routes
@@ -141,14 +141,14 @@ class Runs:
         self, drive: api_rows.ApiRow, stop_on_disconnect: bool
     ) -> Callable[[], Awaitable[None]] | None:
         """Return what stops a drive when its reader is gone, if that `stop_on_disconnect` it."""
-        return partial(self.queues.stop_drive, drive, why=_LEFT) if stop_on_disconnect else None
+        return partial(self.queues.stop_drive_and_wait, drive, why=_LEFT) if stop_on_disconnect else None
 
     async def create_and_await_run(self, request: Request) -> Response:
         thread, given, made = await self._enqueue_requested_drive(request)
 
         async def await_result() -> Any:
             values = await self._await_drive_result(made)
-            await self._remove_temporary_thread(thread, made)
+            await self._remove_temporary_thread_after_drive(thread, made)
             return values
 
         return self._build_keep_alive_response(await_result(), made, given.get("on_disconnect") == "cancel")
@@ -164,7 +164,7 @@ class Runs:
         return drive_streams.EventStreamResponse(found, headers, gone, "application/json")
 
     async def _await_drive_result(self, drive: api_rows.ApiRow) -> Any:
-        found = await drive_streams.read_final_values_or_error(
+        found = await drive_streams.read_final_values_interrupts_or_error(
             drive_streams.join_event_pieces(self._follow_drive_event_pieces(drive))
         )
         return await self._read_thread_values_or_interrupts(drive) if found is None else found
@@ -177,14 +177,16 @@ class Runs:
 
     def _schedule_temporary_thread_removal(self, thread: api_rows.ApiRow, drive: api_rows.ApiRow) -> None:
         if thread.body.get("temporary"):
-            self._run_in_background(self._remove_temporary_thread(thread, drive))
+            self._run_in_background(self._remove_temporary_thread_after_drive(thread, drive))
 
     def _run_in_background(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.ensure_future(work)
         self._others.add(task)
         task.add_done_callback(self._others.discard)
 
-    async def _remove_temporary_thread(self, thread: api_rows.ApiRow, drive: api_rows.ApiRow) -> None:
+    async def _remove_temporary_thread_after_drive(
+        self, thread: api_rows.ApiRow, drive: api_rows.ApiRow
+    ) -> None:
         """Remove what a run without a thread leaves."""
         if not thread.body.get("temporary"):
             return
@@ -193,8 +195,8 @@ class Runs:
         run = (api_rows.find_api_row(self._home, "drive", drive.id) or drive).run
         if run and self._client.find_exact_run(run):
             with suppress(InterlockError):
-                await asyncio.to_thread(self._client.remove_run, run)
-        self.threads.remove_drive(drive)
+                await asyncio.to_thread(self._client.remove_run_and_list_kept_files, run)
+        self.threads.remove_drive_and_stream(drive)
         api_rows.remove_api_row(self._home, "thread", thread.id)
 
     async def list_runs(self, request: Request) -> Response:
@@ -202,7 +204,7 @@ class Runs:
         fields = read_selected_fields({"select": given.getlist("select")}, _FIELDS)
         found = [
             one
-            for one in self.threads.list_drives(thread.id)
+            for one in self.threads.list_drive_rows(thread.id)
             if given.get("status") in (None, "", one.body["status"])
         ]
         if given.get("limit") == "0":
@@ -216,8 +218,8 @@ class Runs:
     async def delete_run(self, request: Request) -> Response:
         one = self.drive_from_path(request)
         if one.body["status"] in BUSY:
-            await self.queues.stop_drive(one)
-        self.threads.remove_drive(one)
+            await self.queues.stop_drive_and_wait(one)
+        self.threads.remove_drive_and_stream(one)
         return Response(status_code=204)
 
     async def join_run(self, request: Request) -> Response:
@@ -261,10 +263,10 @@ class Runs:
     async def _stream_thread_events(
         self, thread: api_rows.ApiRow, modes: frozenset[str]
     ) -> AsyncIterator[bytes]:
-        seen = {one.id for one in self.threads.list_drives(thread.id) if one.body["status"] not in BUSY}
+        seen = {one.id for one in self.threads.list_drive_rows(thread.id) if one.body["status"] not in BUSY}
         silent, of_runs = 0.0, frozenset[str]() if "run_modes" in modes else frozenset({"metadata"})
         while True:
-            fresh = [one for one in reversed(self.threads.list_drives(thread.id)) if one.id not in seen]
+            fresh = [one for one in reversed(self.threads.list_drive_rows(thread.id)) if one.id not in seen]
             for one in fresh:
                 seen.add(one.id)
                 async for piece in drive_streams.encode_sse(
@@ -296,7 +298,7 @@ class Runs:
         given = request.query_params
         check_allowed_values(given, {"action": ("interrupt", "rollback")})
         why = "POST /threads/{thread_id}/runs/{run_id}/cancel"
-        work = self.queues.stop_drive(one, rollback=given.get("action") == "rollback", why=why)
+        work = self.queues.stop_drive_and_wait(one, rollback=given.get("action") == "rollback", why=why)
         if given.get("wait") in ("1", "true"):
             await work
             return json_response({}, headers=_location_headers(one, "join"))
@@ -324,7 +326,7 @@ class Runs:
         if not found:
             raise NotFoundError(_IDLE if names else "No runs found to cancel.")
         for one in found:
-            await self.queues.stop_drive(one, rollback=rollback, why="POST /runs/cancel")
+            await self.queues.stop_drive_and_wait(one, rollback=rollback, why="POST /runs/cancel")
         return Response(status_code=204)
 
 

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from interlock.engine.client import Options, RunRow, threads
 from interlock.engine.client.api_rows import ApiRow
-from interlock.web.api.drive_recorder import checkpoint_address, interrupt_json
+from interlock.web.api.drive_recorder import checkpoint_address, interrupt_json_with_request
 from interlock.web.api.payloads import matches_filter, read_object_field, to_json_types
 from interlock.web.api.prompt_dialect import to_langchain_messages
 from interlock.web.endpoints import RefusedError
@@ -58,13 +58,13 @@ class ThreadStates:
         if snapshot.created_at is None:
             return None, None
         interrupts = {
-            task.id: [interrupt_json(self.options, row.run, one) for one in task.interrupts]
+            task.id: [interrupt_json_with_request(self.options, row.run, one) for one in task.interrupts]
             for task in snapshot.tasks
             if task.interrupts
         }
-        return self._snapshot_values(row, found, snapshot), to_json_types(interrupts)
+        return self._snapshot_values_with_messages(row, found, snapshot), to_json_types(interrupts)
 
-    def _snapshot_values(self, row: RunRow, graph: threads.OpenedGraph, snapshot: Any) -> Any:
+    def _snapshot_values_with_messages(self, row: RunRow, graph: threads.OpenedGraph, snapshot: Any) -> Any:
         values = to_json_types(snapshot.values)
         if not isinstance(values, dict):
             return values
@@ -86,7 +86,9 @@ class ThreadStates:
         metadata = {**snapshot.metadata, "thread_id": thread.id} if snapshot.metadata is not None else None
         return to_json_types(
             {
-                "values": self._snapshot_values(row, graph, snapshot) if snapshot.created_at else {},
+                "values": self._snapshot_values_with_messages(row, graph, snapshot)
+                if snapshot.created_at
+                else {},
                 "next": [*snapshot.next],
                 "tasks": tasks,
                 "metadata": metadata,
@@ -108,7 +110,9 @@ class ThreadStates:
             "name": task.name,
             "path": [*task.path],
             "error": str(task.error) if task.error and str(task.error) != _CANCELLED_TASK_ERROR else None,
-            "interrupts": [interrupt_json(self.options, row.run, one) for one in task.interrupts],
+            "interrupts": [
+                interrupt_json_with_request(self.options, row.run, one) for one in task.interrupts
+            ],
             "checkpoint": thread_checkpoint_address(task.state, thread)
             if task.state and inner is None
             else None,

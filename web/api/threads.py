@@ -63,7 +63,7 @@ class Threads:
         self._runs: dict[str, str] = {}
         """Thread → run, of those that no program named: one can't be computed from the other."""
 
-    def runs_by_id(self, *threads: api_rows.ApiRow) -> dict[str, RunRow]:
+    def thread_runs_by_run_id(self, *threads: api_rows.ApiRow) -> dict[str, RunRow]:
         """Return the runs of threads, by their ids."""
         return {row.run: row for row in self.client.runs_by_id([one.run for one in threads if one.run])}
 
@@ -91,10 +91,10 @@ class Threads:
         if api_rows.find_api_row(self.home, "thread", thread.id) is None:
             api_rows.insert_api_row(self.home, "thread", thread.id, thread.body, run=thread.run)
 
-    def list_drives(self, thread_id: str) -> list[api_rows.ApiRow]:
+    def list_drive_rows(self, thread_id: str) -> list[api_rows.ApiRow]:
         return api_rows.list_api_rows(self.home, "drive", thread=thread_id)
 
-    def remove_drive(self, drive: api_rows.ApiRow) -> None:
+    def remove_drive_and_stream(self, drive: api_rows.ApiRow) -> None:
         """Remove a drive's row and its stream."""
         api_rows.remove_api_row(self.home, "drive", drive.id)
         stream_file_path(self.home, drive.id).unlink(missing_ok=True)
@@ -107,7 +107,9 @@ class Threads:
     ) -> str:
         """Return the status of a thread. `drives_by_thread`: the drives of all threads, if the caller has them."""
         found = (
-            self.list_drives(thread.id) if drives_by_thread is None else drives_by_thread.get(thread.id, [])
+            self.list_drive_rows(thread.id)
+            if drives_by_thread is None
+            else drives_by_thread.get(thread.id, [])
         )
         drives = _drop_drives_cancelled_before_start(found)
         if any(one.body["status"] in BUSY for one in drives):
@@ -153,7 +155,7 @@ class Threads:
             "config": {"configurable": {}} if row else {},
             "values": None,
         }
-        every = self.list_drives(thread.id)
+        every = self.list_drive_rows(thread.id)
         drives = _drop_drives_cancelled_before_start(every)
         taken_back = read_object_field(thread.body, "taken_back")
         if taken_back and taken_back["drives"] != [one.id for one in drives[:1]]:
@@ -177,7 +179,7 @@ class Threads:
         """Keep the values with which a drive ended, for as long as the next one works."""
         if row := self._find_run_row(thread):
             self.ensure_thread_row(thread)
-            api_rows.update_api_row(
+            api_rows.update_api_row_if_exists(
                 self.home,
                 "thread",
                 thread.id,
@@ -235,7 +237,7 @@ class Threads:
         """Return the status of each of these threads, by its id."""
         if not thread_rows:
             return {}
-        rows, every = self.runs_by_id(*thread_rows), dict[str, list[api_rows.ApiRow]]()
+        rows, every = self.thread_runs_by_run_id(*thread_rows), dict[str, list[api_rows.ApiRow]]()
         for one in api_rows.list_api_rows(self.home, "drive"):
             every.setdefault(one.thread, []).append(one)
         return {one.id: self.thread_status(one, rows.get(one.run), every) for one in thread_rows}
@@ -285,12 +287,16 @@ class Threads:
         by = body.get("sort_by", "updated_at")
         newest = body.get("sort_order") != "asc" or "sort_by" not in body
         made, wanted = self._list_matching_thread_rows(body), self._build_run_filter(body)
-        total = len(made) + self._count_filtered_runs(wanted)
+        total = len(made) + self._count_root_runs_or_zero(wanted)
         # Without threads of programs a page is the database's; with them, both are merged from their beginning.
         first = 0 if made or by in ("thread_id", "status") else offset
         keyed = self._threads_with_sort_keys(made, by)
         keyed.sort(key=_SORT_KEY, reverse=newest)
-        found = self._runs_with_sort_keys(wanted, by, newest, offset + limit - first, first) if wanted else []
+        found = (
+            self._list_run_ids_with_sort_keys(wanted, by, newest, offset + limit - first, first)
+            if wanted
+            else []
+        )
         merged = merge(keyed, found, key=_SORT_KEY, reverse=newest)
         page = [one[1] for one in islice(merged, offset - first, offset - first + limit)]
         names = (one if isinstance(one, str) else one.run for one in page)
@@ -311,13 +317,13 @@ class Threads:
             return [
                 (statuses[one.id], one) for one in reversed(thread_rows)
             ]  # of equals the oldest first, as there
-        rows = self.runs_by_id(*thread_rows) if sort_by not in ("thread_id", "created_at") else {}
+        rows = self.thread_runs_by_run_id(*thread_rows) if sort_by not in ("thread_id", "created_at") else {}
         return [
             ({"thread_id": o.id, "created_at": o.at}.get(sort_by, _last_update_time(o, rows.get(o.run))), o)
             for o in thread_rows
         ]
 
-    def _runs_with_sort_keys(
+    def _list_run_ids_with_sort_keys(
         self, run_filter: threads.Wanted, sort_by: str, newest_first: bool, limit: int, offset: int
     ) -> "list[tuple[Any, api_rows.ApiRow | str]]":
         """Return runs in their order, each with what it is sorted by."""
@@ -363,20 +369,22 @@ class Threads:
         given = request.state.given
         _check_extract_paths(given)
         made, wanted = self._list_matching_thread_rows(given), self._build_run_filter(given)
-        return json_response(len(made) + self._count_filtered_runs(wanted))
+        return json_response(len(made) + self._count_root_runs_or_zero(wanted))
 
-    def _count_filtered_runs(self, run_filter: threads.Wanted | None) -> int:
+    def _count_root_runs_or_zero(self, run_filter: threads.Wanted | None) -> int:
         return threads.count_roots(self.home, run_filter) if run_filter else 0
 
     async def update_thread(self, request: Request) -> Response:
         found, given = self.require_thread(request.path_params["thread"]), await read_json_body(request)
         self.ensure_thread_row(found)
         metadata = {**read_object_field(found.body, "metadata"), **read_object_field(given, "metadata")}
-        api_rows.update_api_row(self.home, "thread", found.id, {"metadata": metadata, "updated": time.time()})
+        api_rows.update_api_row_if_exists(
+            self.home, "thread", found.id, {"metadata": metadata, "updated": time.time()}
+        )
         return json_response(await asyncio.to_thread(self.thread_json, self.require_thread(found.id)))
 
     async def delete_thread(self, request: Request) -> Response:
-        await self._remove_thread(self.require_thread(request.path_params["thread"]))
+        await self._remove_thread_and_run(self.require_thread(request.path_params["thread"]))
         return Response(status_code=204)
 
     async def prune_threads(self, request: Request) -> Response:
@@ -390,19 +398,19 @@ class Threads:
             with suppress(NotFoundError):
                 found.append(self.require_thread(thread))
         for one in found:
-            await self._remove_thread(one)
+            await self._remove_thread_and_run(one)
         return json_response({"pruned_count": len(found)})
 
     async def remove_matching_threads(self, metadata: Mapping[str, Any]) -> None:
         """Remove the threads that programs made, with this metadata."""
         for one in self._list_matching_thread_rows({"metadata": metadata}):
-            await self._remove_thread(one)
+            await self._remove_thread_and_run(one)
 
-    async def _remove_thread(self, thread: api_rows.ApiRow) -> None:
+    async def _remove_thread_and_run(self, thread: api_rows.ApiRow) -> None:
         if self._find_run_row(thread):
-            await asyncio.to_thread(self.client.remove_run, thread.run)
-        for one in self.list_drives(thread.id):
-            self.remove_drive(one)
+            await asyncio.to_thread(self.client.remove_run_and_list_kept_files, thread.run)
+        for one in self.list_drive_rows(thread.id):
+            self.remove_drive_and_stream(one)
         api_rows.remove_api_row(self.home, "thread", thread.id)
 
     async def copy_thread(self, request: Request) -> Response:
@@ -471,9 +479,9 @@ class Threads:
             raise RefusedError(422, f"`as_node` must be a string, not {node!r}.")
         made = await threads.update_state(self.options, row.run, given.get("values"), node, at)
         self.ensure_thread_row(thread)
-        drives = self.list_drives(thread.id)
+        drives = self.list_drive_rows(thread.id)
         noted = {"updates": str(uuid4()), "updated": time.time(), "over": drives[0].id if drives else ""}
-        api_rows.update_api_row(self.home, "thread", thread.id, noted)
+        api_rows.update_api_row_if_exists(self.home, "thread", thread.id, noted)
         where = thread_checkpoint_address(made, thread) or {}
         return json_response(
             {"checkpoint": where, "configurable": where, "checkpoint_id": where.get("checkpoint_id")}

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from interlock.nodes.edit import edit_error, excerpt_around_old_string
+from interlock.nodes.edit import edit_error, shorten_around_old_string
 from interlock.nodes.helper_model import parse_json_as
 from interlock.state.edit import FixAnswer, TargetAnswer
 
@@ -31,8 +31,8 @@ def test_blank_cut_off_and_other_answers_are_none(text: str) -> None:
 
 def test_of_a_long_text_a_helper_is_shown_what_is_around_the_likely_place() -> None:
     lines = [f"line number {number} of the text" for number in range(20_000)]
-    shown = excerpt_around_old_string("\n".join(lines), "line numbr 9000 of the text")
+    shown = shorten_around_old_string("\n".join(lines), "line numbr 9000 of the text")
     assert len(shown) < 130_000
     assert "line number 9000 of the text" in shown
-    assert excerpt_around_old_string("short", "x") == "short"
+    assert shorten_around_old_string("short", "x") == "short"
     assert len(edit_error("no_occurrence", "x" * 100_000)["message"]) == 2_000, "in a checkpoint"

@@ -46,15 +46,13 @@ def test_a_definition_is_read_with_its_file_and_place() -> None:
 def test_hooks_of_project_and_user_add_up_and_the_users_come_last() -> None:
     project = layer({"BeforeTool": one(command="p")}, "p.json", True)
     both = book(layer({"BeforeTool": one(command="u")}), project)
-    assert (commands(both), both.configured_event_names) == (["p", "u"], "BeforeTool")
+    assert (commands(both), both.joined_event_names) == (["p", "u"], "BeforeTool")
 
 
 def test_names_of_claude_code_are_the_same_events() -> None:
     names = ("PreToolUse", "PostToolUse", "UserPromptSubmit", "Stop", "PreCompact", "SessionEnd")
     found = book(layer(dict.fromkeys(names, one(command="c"))))
-    assert (
-        found.configured_event_names == "AfterAgent,AfterTool,BeforeAgent,BeforeTool,PreCompress,SessionEnd"
-    )
+    assert found.joined_event_names == "AfterAgent,AfterTool,BeforeAgent,BeforeTool,PreCompress,SessionEnd"
     assert found.problems == ()
 
 
@@ -95,7 +93,7 @@ def test_disabled_hooks_do_not_count_but_a_project_turns_off_only_its_own() -> N
     hooks, own = {"BeforeTool": [*one(command="c", name="n"), *one(command="d")]}, one(command="p")
     assert commands(book(layer(hooks, disabled=["n"]))) == ["d"]
     assert commands(book(layer(hooks, disabled=["d"]))) == ["c"]
-    assert book(layer(hooks, enabled=False)).configured_event_names == ""
+    assert book(layer(hooks, enabled=False)).joined_event_names == ""
     project = layer({"BeforeTool": own}, "p.json", True, enabled=False, disabled=["n"])
     assert commands(book(layer(hooks), project)) == ["c", "d"]
     assert commands(book(layer(hooks, enabled=False), layer({"BeforeTool": own}, "p.json", True))) == []
@@ -104,7 +102,7 @@ def test_disabled_hooks_do_not_count_but_a_project_turns_off_only_its_own() -> N
 @pytest.mark.parametrize(("hooks", "problem"), TABLE["malformed"])
 def test_a_malformed_definition_is_reported_and_stops_no_other(hooks: Any, problem: str) -> None:
     found = book(layer(hooks, "bad.json"), layer({"AfterTool": one(command="ok")}))
-    assert found.configured_event_names == "AfterTool"
+    assert found.joined_event_names == "AfterTool"
     assert len(found.problems) == 1
     assert found.problems[0].startswith("bad.json: ")
     assert problem in found.problems[0]
@@ -113,7 +111,7 @@ def test_a_malformed_definition_is_reported_and_stops_no_other(hooks: Any, probl
 @pytest.mark.parametrize("groups", TABLE["required"])
 def test_a_malformed_definition_that_is_required_blocks_its_event(groups: Any) -> None:
     found = book(layer({"BeforeTool": groups}))
-    assert found.configured_event_names == "BeforeTool"
+    assert found.joined_event_names == "BeforeTool"
     assert found.select_hooks("BeforeTool", "any")[0].broken
 
 

@@ -10,7 +10,7 @@ from caching_server import event_frame
 from given_answers import SSE, Refusing
 from serving import Quiet, serving
 
-from interlock.services.models.client_classes import client_constructor_options
+from interlock.services.models.client_classes import extra_constructor_options
 
 pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings("ignore")]
 Json = dict[str, Any]
@@ -95,7 +95,7 @@ async def test_a_model_of_bedrock_may_be_named_by_its_arn(
     bench: Callable[..., Any], refusing: Refusing, monkeypatch: pytest.MonkeyPatch, model: str, provider: str
 ) -> None:
     aws = pytest.importorskip("langchain_aws")
-    assert client_constructor_options(aws.ChatBedrockConverse, {"model": model}) == {"provider": provider}
+    assert extra_constructor_options(aws.ChatBedrockConverse, {"model": model}) == {"provider": provider}
     refusing.kind, refusing.body = "application/vnd.amazon.eventstream", STREAMED
     keys = dict.fromkeys(("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"), "x")
     env = {**keys, "AWS_REGION": "us-east-1", "AWS_ENDPOINT_URL_BEDROCK_RUNTIME": address(refusing)}

@@ -214,11 +214,11 @@ def test_settings_say_what_a_model_can_take_and_write() -> None:
 def test_an_estimate_learns_from_what_a_provider_counted_and_keeps_it(tmp_path: Path) -> None:
     model = "openai:qwen"
     facts = ModelFacts(Settings(), LOCAL, tmp_path, ask=False)
-    facts.record_counted_tokens(model, 130, 100)
+    facts.calibrate_token_estimate(model, 130, 100)
     assert facts.scale_estimate(model, 1_000) == 1_000, "a short request says little"
-    facts.record_counted_tokens(model, 1_300, 1_000)
+    facts.calibrate_token_estimate(model, 1_300, 1_000)
     assert facts.scale_estimate(model, 1_000) == 1_300
     assert ModelFacts(Settings(), LOCAL, tmp_path, ask=False).scale_estimate(model, 1_000) == 1_300
-    facts.record_counted_tokens(model, 90_000, 1_000)
+    facts.calibrate_token_estimate(model, 90_000, 1_000)
     assert facts.scale_estimate(model, 1_000) == 3_000, "what can't be is no measure"
     assert facts.scale_estimate("openai:other", 1_000) == 1_000

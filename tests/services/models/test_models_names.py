@@ -13,8 +13,8 @@ from interlock.services.config.settings import load_settings
 from interlock.services.models.names import (
     DEFAULT_LIMIT,
     ROLE_ALIASES,
-    check_credentials,
     configured_context_window,
+    require_usable_model,
     resolve_model,
     unresolved_model_for_role,
 )
@@ -80,9 +80,9 @@ def test_a_model_wants_its_package_and_its_key_or_its_address(
     monkeypatch.syspath_prepend(tmp_path)
     named = [model.replace("{here}", str(tmp_path))] if model else []
     if not refused:
-        return check_credentials(settings(), env, *named)
+        return require_usable_model(settings(), env, *named)
     with pytest.raises(UserError if "pip" in refused else CredentialsError, match=refused) as caught:
-        check_credentials(settings(), env, *named)
+        require_usable_model(settings(), env, *named)
     assert caught.value.exit_code == (2 if "pip" in refused else 41)
 
 

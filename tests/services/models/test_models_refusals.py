@@ -9,8 +9,8 @@ from folders import table
 from given_answers import JSON, SSE, Refusing
 from serving import over_tls, serving
 
-from interlock.services.models.failure import to_model_error
-from interlock.services.models.names import check_credentials
+from interlock.services.models.failure import to_model_error_or_reraise
+from interlock.services.models.names import require_usable_model
 from interlock.state.errors import CredentialsError, ModelAuthError, ModelError, UserError
 from interlock.state.messages import Message, ToolCall, ToolDeclaration
 from interlock.state.settings import Settings
@@ -121,25 +121,25 @@ class HTTPStatusError(Exception):
     ],
 )
 def test_a_body_that_a_client_quotes_is_told_by_its_sentence(status: int, body: str, says: str) -> None:
-    assert says in str(to_model_error(HTTPStatusError(status, body), "mistralai:m", 0))
+    assert says in str(to_model_error_or_reraise(HTTPStatusError(status, body), "mistralai:m", 0))
 
 
 def test_an_error_that_a_client_shows_as_an_object_is_told_by_its_sentence() -> None:
     told = ValueError("ResponseError(code='rate_limit_exceeded', message='Slow down', param=None)")
     told.body = {"code": "rate_limit_exceeded"}  # pyright: ignore[reportAttributeAccessIssue]
-    assert str(to_model_error(told, "openai:m", 0)) == "Model 'openai:m' answered 429: Slow down"
+    assert str(to_model_error_or_reraise(told, "openai:m", 0)) == "Model 'openai:m' answered 429: Slow down"
 
 
 @pytest.mark.parametrize(("code", "status", "message", "means"), TABLE["bedrock"])
 def test_bedrocks_errors_are_read_by_their_status_or_their_code(
     code: str, status: int | None, message: str, means: str
 ) -> None:
-    found = to_model_error(ClientError(code, status, message), "bedrock:m", 0)
+    found = to_model_error_or_reraise(ClientError(code, status, message), "bedrock:m", 0)
     assert (named(found), message in str(found)) == (means, True)
 
 
 def test_an_error_inside_of_bedrocks_stream_is_asked_again() -> None:
-    assert to_model_error(
+    assert to_model_error_or_reraise(
         ValueError("Received AWS exception throttlingException:\n\n{}"), "bedrock:m", 0
     ).retryable
 
@@ -190,7 +190,7 @@ async def test_a_key_or_an_address_that_cannot_be_sent_ends_at_once(
     if model.startswith("openai"):
         pytest.importorskip("langchain_openai")
     with pytest.raises(kind, match=says):
-        check_credentials(Settings.model_validate({}), env, model)
+        require_usable_model(Settings.model_validate({}), env, model)
     with pytest.raises(kind, match=says):  # also for a model that is named later
         await bench(env, {"model": {"name": model}}).ask("hi")
 

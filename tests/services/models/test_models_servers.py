@@ -73,9 +73,9 @@ def test_a_slow_model_is_remembered_as_such(tmp_path: Path, local: Local) -> Non
     local.is_llama(64_000)
     known = facts(local.env, home=tmp_path)
     assert not known.uses_small_prompt("openai:qwen")
-    known.record_answer_and_speed("openai:qwen", tokens=100, seconds=50)
+    known.record_answer_and_speed("openai:qwen", prompt_tokens=100, first_token_s=50)
     assert not known.uses_small_prompt("openai:qwen"), "a short request says little"
-    known.record_answer_and_speed("openai:qwen", tokens=5_000, seconds=50)
+    known.record_answer_and_speed("openai:qwen", prompt_tokens=5_000, first_token_s=50)
     assert facts(local.env, home=tmp_path).uses_small_prompt("openai:qwen")
     (tmp_path / "models.json").write_text("{")
     assert not facts(local.env, home=tmp_path).uses_small_prompt("openai:qwen"), (

@@ -20,7 +20,7 @@ def test_a_pattern_that_cannot_be_used_is_refused(pattern: str) -> None:
 
 def test_a_pattern_that_holds_pythons_engine_for_ages_answers() -> None:
     pattern = compile_pattern("(a+)+$|(a|a)*b|(.*)*c")
-    assert not pattern.is_match_at_start("a" * 50_000 + "!")
+    assert not pattern.has_match_at_start("a" * 50_000 + "!")
 
 
 @pytest.mark.parametrize(("pattern", "known", "may"), TABLE["patterns"])
@@ -48,6 +48,6 @@ def test_no_text_that_matches_begins_with_what_was_ruled_out(pieces: list[str], 
     except PatternError:
         return
     matches = pattern._match(text) is not None  # pyright: ignore[reportPrivateUsage] - without what rules it out
-    assert pattern.is_match_at_start(text) == matches
+    assert pattern.has_match_at_start(text) == matches
     assert not matches or pattern.can_match_continuation(text[:cut])
-    assert not (pattern.is_match_at_start(text) and pattern.has_required_prefix('"command":"'))
+    assert not (pattern.has_match_at_start(text) and pattern.is_limited_to_prefix('"command":"'))

@@ -205,7 +205,9 @@ def test_the_loop_goes_on_while_git_is_asked(
 
     async def both() -> tuple[Verdict, None]:
         call = CallView(id="1", name="run_shell_command", args={"command": "git log -p -1 -- a.txt"})
-        return await asyncio.gather(policy_of(history).decide(call, "execute", "default"), other_work())
+        return await asyncio.gather(
+            policy_of(history).decide_by_rules_and_checkers(call, "execute", "default"), other_work()
+        )
 
     assert asyncio.run(both())[0].decision == "allow"
 

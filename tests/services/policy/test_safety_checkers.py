@@ -45,8 +45,8 @@ def decide(make, tmp_path: Path) -> Decide:
         outputs = OutputFiles(tmp_path / "state")
         env = {"PATH": "/usr/bin:/bin", "FLAG": str(tmp_path / "flag")}
         policy.set_checker_processes(SupervisedProcesses(outputs=outputs, env=env))
-        verdict = await policy.decide(call, risk, mode)
-        assert await policy.decide(call, risk, mode) == verdict
+        verdict = await policy.decide_by_rules_and_checkers(call, risk, mode)
+        assert await policy.decide_by_rules_and_checkers(call, risk, mode) == verdict
         return verdict
 
     return run
