@@ -171,8 +171,7 @@ def _require_newest_run_of_folder(home: Path, newest_anywhere: RunRow, workspace
     if not here:
         raise UserError(
             f"No run in {str(workspace)!r}. The newest is {newest_anywhere.run!r}, in {newest_anywhere.workspace!r}: "
-            "name it, or "
-            "list all with: interlock runs"
+            "name it, or list all with: interlock runs"
         )
     return here[0]
 
