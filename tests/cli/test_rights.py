@@ -213,7 +213,7 @@ def test_rules_are_asked_once_about_each_call_also_of_one_that_waits(
         asked.append(call.name)
         return await decide(self, call, *more)
 
-    monkeypatch.setattr(RulePolicy, "decide", noted)
+    monkeypatch.setattr(RulePolicy, "decide_by_rules_and_checkers", noted)
     policies = home / ".interlock/policies"
     put(policies / "wide.toml", RULE.format(tool="list_directory", decision=decision))
     listing: dict[str, Any] = tools(*([{"name": "list_directory", "args": {"dir_path": "."}}] * calls))

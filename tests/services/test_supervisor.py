@@ -180,7 +180,7 @@ os.kill(forks, signal.SIGSTOP)
 command = SupervisedCommand(["true"], cwd=Path("/"), env={}, output=1, mode="once")
 os.kill(forks, signal.SIGKILL)
 asyncio.run(command.wait_until_finished())
-command.close()
+command.kill_and_close()
 print(command.has_unknown_outcome, bystander.poll())
 bystander.kill()
 """

@@ -89,9 +89,9 @@ def test_a_model_wants_its_package_and_its_key_or_its_address(
 def test_importing_the_service_and_checking_credentials_loads_no_langchain() -> None:
     code = (
         "import sys; from interlock.services.models.chat import ChatModels\n"
-        "from interlock.services.models.names import check_credentials\n"
+        "from interlock.services.models.names import require_usable_model\n"
         "from interlock.state.settings import Settings\n"
-        "check_credentials(Settings.model_validate({}), {'GEMINI_API_KEY': 'x'})\n"
+        "require_usable_model(Settings.model_validate({}), {'GEMINI_API_KEY': 'x'})\n"
         "heavy = {'langchain_core', 'langchain_google_genai', 'google', 'langsmith', 'langgraph', 'httpx', 'yaml'}\n"
         "print(sorted(heavy & {m.partition('.')[0] for m in sys.modules}))"
     )

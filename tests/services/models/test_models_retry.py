@@ -189,7 +189,7 @@ async def stopped_once(run: Any, holds: Callable[[list[Any]], object]) -> list[A
     async def stop() -> None:
         while not holds([*items, *told]):
             await asyncio.sleep(0.01)
-        run.token.request_stop()
+        run.token.request_stop_and_cancel_work()
 
     stopping = asyncio.create_task(stop())
     with pytest.raises(Stopped), run.token.cancel_on_stop():

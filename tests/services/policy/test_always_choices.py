@@ -164,7 +164,7 @@ def test_a_private_address_is_asked_about_each_time_whatever_allows_the_tool(
     session = [SessionRule(tool="web_fetch", path=host) for host in ("localhost:3000", "127.0.0.1")]
     for name in ("web_fetch", "browser_action"):
         wanted = call(name, url=url)
-        verdict = asyncio.run(policy.decide(wanted, "network", mode, session))
+        verdict = asyncio.run(policy.decide_by_rules_and_checkers(wanted, "network", mode, session))
         assert verdict.decision == (decision if name == "web_fetch" or not user else "ask")
         if verdict.decision == "ask":
             assert "private address" in verdict.reason
