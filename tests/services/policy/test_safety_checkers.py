@@ -136,7 +136,10 @@ def test_an_extension_may_bring_one_and_without_anything_to_run_it_an_external_o
     policy, problems = make(extension=checker(PATHS))
     assert problems == []
     for one in (policy, policy.for_agent("helper")):
-        assert asyncio.run(one.decide_by_rules_and_checkers(call("t", path="/etc"), "write", "yolo")).decision == "deny"
+        assert (
+            asyncio.run(one.decide_by_rules_and_checkers(call("t", path="/etc"), "write", "yolo")).decision
+            == "deny"
+        )
     policy, _ = make(user=checker(says("allow")))
     assert asyncio.run(policy.decide_by_rules_and_checkers(call("t"), "write", "yolo")).decision == "deny"
     asked = Verdict(decision="ask", rule="safety checker", reason="x", by_checker=True)
@@ -152,4 +155,9 @@ def test_a_sub_agents_calls_are_examined_by_its_own_checkers_after_another_agent
     policy, _ = make(user=checker(PATHS, 'toolName = "*"\npriority = 5\nsubagent = "helper"\n'))
     outside = call("t", path="/etc")
     assert asyncio.run(policy.decide_by_rules_and_checkers(outside, "execute", "yolo")).decision == "allow"
-    assert asyncio.run(policy.for_agent("helper").decide_by_rules_and_checkers(outside, "execute", "yolo")).decision == "deny"
+    assert (
+        asyncio.run(
+            policy.for_agent("helper").decide_by_rules_and_checkers(outside, "execute", "yolo")
+        ).decision
+        == "deny"
+    )
