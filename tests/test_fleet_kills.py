@@ -26,7 +26,12 @@ __all__ = ["begin", "fleet", "origin", "run", "settings"]
 
 _PLACES: tuple[tuple[Any, str], ...] = (
     *((mirrors, "run_git"), (delivery, "run_git"), (delivery, "store_blob"), (checkout, "_restore_snapshot")),
-    *((checkout, "apply_restore"), (checkout, "move"), (checkout.Path, "rename"), (shutil, "rmtree")),
+    *(
+        (checkout, "apply_restore"),
+        (checkout, "change_folder_of_runs_in_same_clone"),
+        (checkout.Path, "rename"),
+        (shutil, "rmtree"),
+    ),
 )
 
 
