@@ -49,6 +49,19 @@ def test_every_entry_of_a_room_loads_and_every_file_is_one_of_a_room() -> None:
     assert all(callable(one.load()) for one in ours)
 
 
+def test_a_module_that_is_registered_has_what_the_page_about_plugins_promises_of_it() -> None:
+    page = (ROOT / "docs/plugins.md").read_text(encoding="utf-8")
+    rows = re.findall(r"\| `(interlock\.\w+)` \| `(\w+)` \| a module with (.+?):", page)
+    assert {group for group, *_ in rows} == {"interlock.repositories", "interlock.exporters"}
+    for group, name, promised in rows:
+        entry = find_entry_point(group, name)
+        assert entry is not None
+        module = entry.load()
+        assert [
+            one for one in re.findall(r"`(\w+)`", promised) if not callable(getattr(module, one, None))
+        ] == []
+
+
 def test_a_command_of_a_room_is_registered_by_that_room() -> None:
     for name, command in COMMANDS.items():
         if command.module.endswith("/"):
