@@ -505,21 +505,22 @@ class WorktreeWork(NamedTuple):
     """Changed and untracked files, and changed copies of what was listed."""
     commits: int
     """Commits that no other branch, tag or remote has, and that would go with the worktree or its branch."""
-    others: list[str]
-    """Anything else, in words: an unfinished merge, commits of a submodule."""
+    unfinished: list[str]
+    """What git has begun there, in words, as a merge."""
+    submodules: list[str]
+    """Submodules with commits that are only there."""
 
     @property
     def lines(self) -> list[str]:
-        found = (
-            [f"{_count(len(self.changed), 'uncommitted file')}: {_shorten(self.changed)}"]
-            if self.changed
-            else []
-        )
-        return [
-            *found,
-            *([f"{_count(self.commits, 'commit')} not merged"] if self.commits else []),
-            *self.others,
-        ]
+        """All of it, in a few words each."""
+        lines: list[str] = []
+        if self.changed:
+            lines.append(f"{_count(len(self.changed), 'uncommitted file')}: {_shorten(self.changed)}")
+        if self.commits:
+            lines.append(f"{_count(self.commits, 'commit')} not merged")
+        if self.submodules:
+            lines.append(f"commits of {_shorten(self.submodules)} that no remote has")
+        return [*lines, *self.unfinished]
 
 
 def find_unsaved_work(
@@ -537,7 +538,7 @@ def find_unsaved_work(
         or entry.is_incomplete
         or not (linked := read_linked_worktree(Path(os.path.realpath(entry.path))))
     ):
-        return WorktreeWork([], commits, [])
+        return WorktreeWork([], commits, [], [])
     changed = _list_changes(entry.path, env, submodules=True)
     source = repository.main if (repository.main / ".git").exists() else None
     if source:
@@ -548,13 +549,12 @@ def find_unsaved_work(
             for name in copies
             if name not in changed and not _is_same_file(source / name, entry.path / name)
         ]
-    others = [
-        f"an unfinished {name.lower().removesuffix('_head').replace('_', ' ')}"
+    unfinished = [
+        f"an unfinished {name.lower().removesuffix('_head').removesuffix('_log').replace('_', ' ')}"
         for name in _UNFINISHED
         if os.path.lexists(linked.own / name)
     ]
-    others += _list_submodules_with_work(source, entry.path, env)
-    return WorktreeWork(changed, commits, others)
+    return WorktreeWork(changed, commits, unfinished, [*_list_submodules_with_work(source, entry.path, env)])
 
 
 def _count_unmerged_commits(repository: GitRepository, entry: WorktreeEntry, env: Mapping[str, str]) -> int:
@@ -587,8 +587,8 @@ def _list_submodules_with_work(source: Path | None, top: Path, env: Mapping[str,
         }
         beside = source / path if source and (source / path / ".git").exists() else None
         if any(not _is_commit_kept(own, beside, tip, env) for tip in tips):
-            yield f"commits of submodule {replace_surrogates(path)} that are only there"
-        yield from _list_submodules_with_work(beside, own, env)
+            yield path
+        yield from (f"{path}/{below}" for below in _list_submodules_with_work(beside, own, env))
 
 
 def _is_commit_kept(own: Path, beside: Path | None, commit: str, env: Mapping[str, str]) -> bool:

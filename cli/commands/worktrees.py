@@ -96,6 +96,7 @@ def _fields(view: WorktreeView) -> dict[str, Any]:
         "locked": entry.locked,
         "changed": view.work.changed,
         "unmerged_commits": view.work.commits,
-        "other_work": view.work.others,
+        "unfinished": view.work.unfinished,
+        "submodules": view.work.submodules,
         "runs": [{"run": row.run, "status": row.status} for row in view.runs],
     }

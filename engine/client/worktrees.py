@@ -99,8 +99,10 @@ class Worktrees:
             raise UserError(
                 f"Worktree {entry.name!r} is incomplete. Remove it: interlock worktrees remove {entry.name}"
             )
-        if view.work.others:
-            raise UserError(f"Worktree {entry.name!r} has {', '.join(view.work.others)}. Finish that first.")
+        if view.work.unfinished:
+            raise UserError(
+                f"Worktree {entry.name!r} has {', '.join(view.work.unfinished)}. Finish that first."
+            )
         uncommitted = self._uncommitted(view)
         if uncommitted and not message:
             raise UserError(
@@ -111,7 +113,10 @@ class Worktrees:
             commit_all(entry, message, self._env, hooks=self._trusted)
             done.append(f"Committed {len(uncommitted)} changed file{'s' if len(uncommitted) > 1 else ''}.")
             entry = find_worktree(self.repository, str(entry.path), self._env)
-        return [*done, merge_worktree(self.repository, entry, self._env, hooks=self._trusted)]
+        done.append(merge_worktree(self.repository, entry, self._env, hooks=self._trusted))
+        if names := view.work.submodules:
+            done.append(f"Commits of {', '.join(names)} are only in the worktree. Push them from there.")
+        return done
 
     def _uncommitted(self, view: WorktreeView) -> Sequence[str]:
         """Return the changes that git would commit: not the copies of ignored files."""
