@@ -15,7 +15,7 @@ _ESCAPED = re.compile(rf"(?:\\{_ESCAPE})+")
 _UNPRINTABLE = re.compile("[\x01-\x1f\x7f-\x9f\u2028\u2029\udc80-\udcff]")
 _OCTAL = re.compile(r"\\([0-3][0-7]{2})")
 """How git writes bytes of names in its lists (`core.quotePath`)."""
-_ENDS = " \t\r\n\"'`,"
+_ENDS = " \t\r\n\"'`,\u2018\u2019\u201c\u201d"
 """What a model puts around a name, or behind it in a list."""
 _ALIKE = {ord("\u2018"): "'", ord("\u2019"): "'", ord("\u201c"): '"', ord("\u201d"): '"'}
 

@@ -385,8 +385,8 @@ def _find_names_alike(directory: str, name: str) -> list[str]:
     if _UNKNOWN in name:  # a byte that isn't UTF-8, as a program showed it
         return [found for found in names if os.fsencode(found).decode(errors="replace") == name]
     there = [(found, fold_written_name(found)) for found in names]
-    wanted = (written, strip_odd_ends(written))
-    return next((same for text in wanted if (same := [n for n, folded in there if folded == text])), [])
+    same = [found for found, folded in there if folded == written]
+    return same or [found for found, folded in there if folded == strip_odd_ends(written)]
 
 
 def _refuse_new_name_with_odd_ends(path: str, real: Path) -> None:
