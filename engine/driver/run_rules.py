@@ -301,8 +301,8 @@ def find_protected_paths(
 def _folders_whose_links_count(
     places: Mapping[Path, str], roots: Sequence[Path], home: Path
 ) -> Iterator[LinkFolder]:
-    """Yield folders without a protected name that hold links to what programs obey: places of this run, git's hooks, and
-    the user's own configuration."""
+    """Yield folders whose links lead to what programs obey: places of this run, git's hooks, the user's own
+    configuration."""
     tops = [*map(real_path, roots)]
     for path, what in places.items():
         if what == GIT_BELIEVES or any(path.is_relative_to(top) for top in tops):

@@ -268,7 +268,7 @@ class ProtectedPaths:
         return self.open_link_index(roots).find_targets().find_protection(path, _fold_path)
 
     def find_hard_link_protection(self, path: Path, roots: Sequence[Path]) -> Protection | None:
-        """Return the protection of a file whose other name is protected. Only files with several links are looked for."""
+        """Return the protection that a file has by another name. Looks for one only if the file has several links."""
         status = _stat_or_none(path)
         if status is None or status.st_nlink == 1 or not stat.S_ISREG(status.st_mode):
             return None

@@ -312,8 +312,8 @@ def test_what_is_found_by_a_protected_link_can_not_be_changed(place: Place) -> N
         (place.work / name).symlink_to(target)
     os.link(place.work / "x", place.work / ".claude/a.md")
     place.sh(
-        "echo evil | tee tools/x/SKILL.md tools/x/new own/settings.json x; mv tools t2; mkdir -p later/y; touch later/y/a;"
-        " mkdir evil; rm .gemini; ln -s evil .gemini"
+        "echo evil | tee tools/x/SKILL.md tools/x/new own/settings.json x; mv tools t2; mkdir -p later/y;"
+        " touch later/y/a; mkdir evil; rm .gemini; ln -s evil .gemini"
     )
     found = {name: text for name, text in place.tree().items() if text != "/"}
     kept = ("tools/x/SKILL.md", "own/settings.json", "x", ".claude/a.md")

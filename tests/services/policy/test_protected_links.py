@@ -52,16 +52,13 @@ def link(root: Path, links: dict[str, str]) -> None:
         (root / name).symlink_to(target)
 
 
-def decide(space: FolderWorkspace, path: str) -> set[str]:
-    """Return what is decided on a tool and a command that write the file, without approvals."""
+def decide(space: FolderWorkspace, path: str) -> str:
+    """Return what is decided on a tool and on a command that writes the file, where nothing else asks."""
     policy = RulePolicy(WorkspaceRules([], Settings.model_validate({}), space))
-    calls = (
-        ("write_file", {"file_path": path}, "write"),
-        ("run_shell_command", {"command": f"cp a {path}"}, "execute"),
-    )
-    return {
-        policy.check(CallView(id="1", name=n, args=args), risk, "yolo").decision for n, args, risk in calls
-    }
+    write = CallView(id="1", name="write_file", args={"file_path": path})
+    copy = CallView(id="1", name="run_shell_command", args={"command": f"cp a {path}"})
+    decided = (policy.check(write, "write", "yolo"), policy.check(copy, "execute", "yolo"))
+    return "/".join(dict.fromkeys(one.decision for one in decided))
 
 
 def test_what_a_protected_link_leads_to_is_asked_about(tmp_path: Path) -> None:
@@ -74,22 +71,22 @@ def test_what_a_protected_link_leads_to_is_asked_about(tmp_path: Path) -> None:
     os.link(tmp_path / "tools/x/SKILL.md", tmp_path / "same.md")
     os.link(tmp_path / "twin", tmp_path / "alone.md")
     space = FolderWorkspace(tmp_path)
-    assert {path: decide(space, path) for path in (*ASKED, "way")} == dict.fromkeys((*ASKED, "way"), {"ask"})
-    assert {path: decide(space, path) for path in FREE} == dict.fromkeys(FREE, {"allow"})
+    assert {path: decide(space, path) for path in (*ASKED, "way")} == dict.fromkeys((*ASKED, "way"), "ask")
+    assert {path: decide(space, path) for path in FREE} == dict.fromkeys(FREE, "allow")
     found = space.find_protection("tools/x/SKILL.md")
     assert found is not None and found.what.endswith("; .gemini/skills/x leads to it")
     (tmp_path / ".gemini/skills/x").unlink()
     link(tmp_path, {"new/.agents/skills": "../more"})
-    assert (decide(space, "tools/x/a"), decide(space, "new/more/a")) == ({"allow"}, {"ask"})
+    assert (decide(space, "tools/x/a"), decide(space, "new/more/a")) == ("allow", "ask")
 
 
 def test_a_link_to_the_workspace_itself_protects_what_is_obeyed_of_it(tmp_path: Path) -> None:
     link(tmp_path, {"one/.claude/skills/me": "../../..", "two/.claude/commands": "../.."})
     both, skill = FolderWorkspace(tmp_path), FolderWorkspace(tmp_path / "one")
-    assert [decide(both, path) for path in ("SKILL.md", "go.md", "src/a.py")] == [{"ask"}, {"ask"}, {"allow"}]
+    assert [decide(both, path) for path in ("SKILL.md", "go.md", "src/a.py")] == ["ask", "ask", "allow"]
     (tmp_path / "one/.claude/skills/me").unlink()
     link(tmp_path / "one", {".claude/skills/me": "../.."})
-    assert [decide(skill, path) for path in ("SKILL.md", "README.md")] == [{"ask"}, {"allow"}]
+    assert [decide(skill, path) for path in ("SKILL.md", "README.md")] == ["ask", "allow"]
 
 
 def test_links_of_the_users_own_configuration_count(tmp_path: Path) -> None:
@@ -99,7 +96,7 @@ def test_links_of_the_users_own_configuration_count(tmp_path: Path) -> None:
     folders = [LinkFolder(str(home), "yours", 0, "."), LinkFolder(str(home / ".claude"), "yours", 1)]
     space = FolderWorkspace(work, protected=ProtectedPaths(link_folders=folders))
     found = [decide(space, path) for path in ("bashrc", "skill/SKILL.md", "other")]
-    assert found == [{"ask"}, {"ask"}, {"allow"}]
+    assert found == ["ask", "ask", "allow"]
 
 
 NAMES = st.sampled_from(["a", "b", "skills", ".claude", ".Gemini"])
