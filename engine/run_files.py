@@ -441,21 +441,23 @@ def is_run_on_other_host(home: Path, run: RunRow) -> bool:
     return bool(repository) and not (at_host and Path(run.workspace).is_dir())
 
 
+def _has_clones_objects(home: Path, clone: Path) -> bool:
+    """Whether this state's snapshots of a clone can be read: they leave out what the repository's mirror has."""
+    return ShadowRepository(home / "snapshots" / shadow_repository_name(clone)).is_borrowing_objects
+
+
 @contextmanager
 def provide_run_with_local_files(
     home: Path, run: RunRow, *, needs_workspace: bool = True
 ) -> Generator[RunRow]:
-    """Yield the run with its files on this host: a clone for the block, where the run's own is on another host.
+    """Yield the run with its files on this host: a clone for the block, where its own is elsewhere, or another's.
 
     `needs_workspace`: false if its snapshots will do. Raises `RunError` if the repository can't be cloned.
     """
-    known = (
-        not needs_workspace
-        and ShadowRepository(
-            home / "snapshots" / shadow_repository_name(Path(run.workspace))
-        ).is_borrowing_objects
-    )
-    if known or not is_run_on_other_host(home, run):
+    readable = _has_clones_objects(home, Path(run.workspace))
+    if not read_repository_option_of_run(home, run.run) or (
+        readable and not (needs_workspace and is_run_on_other_host(home, run))
+    ):
         yield run
         return
     made = load_fleet_entry_point(

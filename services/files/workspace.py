@@ -179,9 +179,9 @@ class FolderWorkspace:
         with suppress(PathRefused):
             if (existing := self.find_existing_spelling(path)) != path:
                 ways |= {resolve_links(self.root / existing): None}
-        return next(
-            (found for way in ways if (found := self.protected_paths.find_path_protection(way, self._roots))),
-            None,
+        known = (self.protected_paths.find_path_protection(way, self._roots) for way in ways)
+        return next(filter(None, known), None) or self.protected_paths.find_hard_link_protection(
+            real, self._roots
         )
 
     def find_plan_file(self, path: str) -> Path | None:
@@ -266,7 +266,9 @@ class FolderWorkspace:
                 if leave_out and leave_out(name, names, ()):
                     continue
                 path = base + name
-                if (layers or agent) and is_entry_ignored(layers, agent, path, kind == "directory"):
+                if (layers or agent.hides_anything) and is_entry_ignored(
+                    layers, agent, path, kind == "directory"
+                ):
                     continue
                 if kind == "file":
                     files.append(path)
@@ -343,7 +345,7 @@ class FolderWorkspace:
         for name, top in ((real, root), (written, lexical)):
             if top and (found := find_private_name(path_parts_below(name, top))):
                 raise PathRefused(f"{path!r} is refused: tools may not touch {found!r}; go on without it.")
-        hides = self._is_hidden_by_user if self._rules[root].agent_ignore_layers() else None
+        hides = self._is_hidden_by_user if self._rules[root].agent_ignore_layers().hides_anything else None
         if twin := find_private_hard_link(real, root, hides):
             raise PathRefused(
                 f"{path!r} is refused: it is the same file as {self.display_path(Path(twin))!r}; go on without it."
