@@ -178,7 +178,8 @@ class FolderWorkspace:
         ways = dict.fromkeys((real, written))
         with suppress(PathRefused):
             if (existing := self.find_existing_spelling(path)) != path:
-                ways |= {resolve_links(self.root / existing): None}
+                real = resolve_links(self.root / existing)
+                ways |= {real: None}
         known = (self.protected_paths.find_path_protection(way, self._roots) for way in ways)
         return next(filter(None, known), None) or self.protected_paths.find_hard_link_protection(
             real, self._roots
