@@ -147,9 +147,9 @@ class FolderWorkspace:
         if _is_process_dependent(absolute, written, real) and not absolute.is_relative_to("/dev"):
             return Protection("/proc", "where a command finds other files than this program")
         ways = dict.fromkeys((real, written))
-        return next(
-            (found for way in ways if (found := self.protected_paths.find_path_protection(way, self._roots))),
-            None,
+        known = (self.protected_paths.find_path_protection(way, self._roots) for way in ways)
+        return next(filter(None, known), None) or self.protected_paths.find_hard_link_protection(
+            real, self._roots
         )
 
     def find_plan_file(self, path: str) -> Path | None:
