@@ -353,6 +353,4 @@ def test_a_link_in_the_checkout_leads_no_copy_out_of_the_worktree(
     put(work / ".worktreeinclude", ".env\n")
     record_trust_decision(work, home, trusted=True)
     done = start("-w", "one")
-    assert not [*outside.iterdir()] and any(
-        "Not copied: conf/.env" in line for line in done.json["warnings"]
-    )
+    assert not [*outside.iterdir()] and any("Not copied: conf/.env" in line for line in done.json["warnings"])
