@@ -433,10 +433,17 @@ def read_repository_option_of_run(home: Path, run: str) -> dict[str, str]:
 
 
 def is_run_on_other_host(home: Path, run: RunRow) -> bool:
-    """Whether a run works in a clone that isn't on this host."""
+    """Whether a run works in a clone that isn't on this host, or whose snapshots are in another user's state."""
     repository = read_repository_option_of_run(home, run.run)
     at_host = repository.get("at", "").startswith(f"{os.uname().nodename}:")
-    return bool(repository) and not (at_host and Path(run.workspace).is_dir())
+    return bool(repository) and not (
+        at_host and Path(run.workspace).is_dir() and _has_clones_objects(home, Path(run.workspace))
+    )
+
+
+def _has_clones_objects(home: Path, clone: Path) -> bool:
+    """Whether this state's snapshots of a clone can be read: they leave out what the repository's mirror has."""
+    return ShadowRepository(home / "snapshots" / shadow_repository_name(clone)).is_borrowing_objects
 
 
 @contextmanager
@@ -447,12 +454,7 @@ def provide_run_with_local_files(
 
     `needs_workspace`: false if its snapshots will do. Raises `RunError` if the repository can't be cloned.
     """
-    known = (
-        not needs_workspace
-        and ShadowRepository(
-            home / "snapshots" / shadow_repository_name(Path(run.workspace))
-        ).is_borrowing_objects
-    )
+    known = not needs_workspace and _has_clones_objects(home, Path(run.workspace))
     if known or not is_run_on_other_host(home, run):
         yield run
         return
