@@ -1,15 +1,14 @@
-"""definition_files: where skills, commands and sub-agents of all programs lie, and how their files are found and read."""
+"""definition_files: the files that define skills, commands and sub-agents: found by the table of agents' files, and read."""
 
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
 from pathlib import Path
 from stat import S_ISREG
-from typing import Generic, Literal, NamedTuple, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from interlock.services.config.settings import FOLDERS
 from interlock.services.context.memory import find_git_root, resolve_readable_in_roots
+from interlock.services.files.agent_files import AgentFileKind, AgentFiles, find_agent_files
 from interlock.services.files.disk import read_file
 from interlock.services.files.filesystem import UnreadableError
 from interlock.services.files.stamps import real_path, record_read
@@ -17,55 +16,49 @@ from interlock.services.files.stamps import real_path, record_read
 T = TypeVar("T")
 LARGEST = 256_000
 """Maximum size of a file in bytes."""
-_DEEPEST = 6
-_MOST_FOLDERS = 2_000
-"""Folders looked at below one place (Codex: the same)."""
-_NEVER = frozenset({"node_modules", "__pycache__"})
-_BY_RANK = (".interlock", ".agents", ".gemini", ".claude")
-"""Of definitions with one name those of the earlier folder come first; those of other folders follow."""
 
 
-class Place(NamedTuple):
-    """A folder below a project or the home directory where definitions of one kind lie."""
+class Folders(NamedTuple):
+    """Where definitions may stand."""
 
-    folder: str
-    pattern: str
-    """The end of the files' names."""
-    deep: bool = False
-    """Whether files of its subfolders count."""
-    home: str | None = None
-    """The folder below the home directory; None: the same; empty: none."""
+    root: Path
+    """The workspace."""
+    home: Path
+    """The user's home directory."""
+    trusted: bool
+    """Whether files of the workspace count."""
+    parents: tuple[Path, ...] = ()
+    """Trusted folders above the workspace, up to that of its repository, nearest first."""
 
 
 @dataclass(frozen=True)
 class DefinitionFile:
-    """One file found at a place."""
+    """A file that defines something."""
 
     path: Path
     base: Path
-    """The home directory or the folder of the project that it belongs to."""
-    place: Place
+    """The home directory, or the folder of a project that it belongs to."""
+    row: AgentFiles
     in_home: bool
 
     @property
-    def top(self) -> Path:
-        """The folder of the place."""
-        return self.base / (self.home_folder if self.in_home else self.place.folder)
+    def folder(self) -> Path:
+        """The folder of its kind and program, such as `.claude/commands`."""
+        return next(top for top in self._folders() if self.path.is_relative_to(top))
 
-    @property
-    def home_folder(self) -> str:
-        return self.place.folder if self.place.home is None else self.place.home
+    def _folders(self) -> Iterator[Path]:
+        for pattern in self.row.home if self.in_home else self.row.project:
+            yield self.base / pattern.partition("*")[0].rpartition("/")[0]
 
     @property
     def program(self) -> str:
-        """The name of the folder that says which program it was written for: `claude`."""
-        names = Path(self.place.folder).parts
-        return names[0].lstrip(".")
+        """The name of the folder that says for which program it was written: `claude`."""
+        return self.path.relative_to(self.base).parts[0].lstrip(".")
 
     @property
     def is_own(self) -> bool:
         """Whether it was written for this program, or for gemini-cli, whose folders are ours, too."""
-        return self.place.folder.startswith(FOLDERS)
+        return self.path.relative_to(self.base).parts[0] in FOLDERS
 
     def read_text(self) -> str:
         """Return its text. Raise `ValueError` or `OSError` saying why it can't be used."""
@@ -75,11 +68,20 @@ class DefinitionFile:
             raise ValueError("it isn't a regular file")
         if info.st_size > LARGEST:
             raise ValueError(f"it is larger than {LARGEST:,} bytes")
-        require_inside_base(self.path, self.base, in_home=self.in_home)
-        return read_file(self.path).decode("utf-8-sig")
+        self._require_allowed_place()
+        return read_file(self.path, LARGEST).decode("utf-8-sig")
+
+    def _require_allowed_place(self) -> None:
+        """Raise `ValueError` if a project's file leads outside of its repository, or to what may hold secrets."""
+        top = real_path(find_git_root(self.base) or self.base)
+        allowed = [top, real_path(self.path).parent] if self.in_home else [top]
+        try:
+            resolve_readable_in_roots(self.path, allowed)
+        except UnreadableError as error:
+            raise ValueError(f"it can't be read: {error}") from None
 
 
-class Row(NamedTuple):
+class FileUse(NamedTuple):
     """What became of one file, for people."""
 
     file: DefinitionFile
@@ -96,120 +98,52 @@ class Loaded(Generic[T]):
     """Definitions by name, in the order in which they are listed."""
 
     by_name: dict[str, T] = field(default_factory=dict[str, T])
-    rows: list[Row] = field(default_factory=list[Row])
-    problems: list[str] = field(default_factory=list[str])
-    """A line for each of our own files that can't be used, or names what isn't here."""
+    files: list[FileUse] = field(default_factory=list[FileUse])
+
+    def list_warnings(self) -> list[str]:
+        """Return a line for each of our own files that can't be used: of other programs', `doctor` tells."""
+        return [
+            f"{use.file.path} was ignored: {use.problem}." for use in self.files if use.problem and use.file.is_own
+        ]
 
 
-def require_inside_base(path: Path, base: Path, *, in_home: bool) -> None:
-    """Raise `ValueError` if a project's file leads outside of the repository, or to what may hold secrets."""
-    top = find_git_root(base) or base
-    allowed = [real_path(top), *([real_path(path).parent] if in_home else [])]
-    try:
-        resolve_readable_in_roots(path, allowed)
-    except UnreadableError as error:
-        raise ValueError(f"it can't be read: {error}") from None
-
-
-def list_definition_files(
-    places: Sequence[Place], root: Path, home: Path, trusted: bool, parents: Sequence[Path] = ()
-) -> Iterator[DefinitionFile]:
-    """Yield files of the project, nearest folder first, then those of the home directory; each real file once.
-
-    `parents`: folders above the root, up to that of the repository, which count, too.
-    """
-    ranked = sorted(places, key=lambda place: rank_of_folder(place.folder))
+def find_definition_files(kind: AgentFileKind, folders: Folders) -> Iterator[DefinitionFile]:
+    """Yield the files of the project, nearest folder first, then those of the home directory; each real file once."""
     seen: set[Path] = set()
-    for base in (*dict.fromkeys((root, *parents)), home) if trusted else (home,):
-        in_home = base == home
-        for place in ranked:
-            folder = place.folder if place.home is None or not in_home else place.home
-            for path in find_files(base / folder, place) if folder else ():
-                if (real := real_path(path)) not in seen:
-                    seen.add(real)
-                    yield DefinitionFile(path, base, place, in_home)
+    projects = dict.fromkeys((folders.root, *folders.parents)) if folders.trusted else ()
+    for base in (*(base for base in projects if base != folders.home), folders.home):
+        in_home = base == folders.home
+        for row, path in find_agent_files(kind, base, in_home=in_home):
+            if (real := real_path(path)) not in seen:
+                seen.add(real)
+                yield DefinitionFile(path, base, row, in_home)
 
 
-def rank_of_folder(folder: str) -> int:
-    first = folder.partition("/")[0]
-    return _BY_RANK.index(first) if first in _BY_RANK else len(_BY_RANK)
+Read = Callable[[DefinitionFile], tuple[str, T, Sequence[str]]]
+"""Returns name, definition and notes. Raises `ValueError` or `OSError` saying why it can't."""
 
 
-def find_files(top: Path, place: Place) -> Iterator[Path]:
-    """Yield the files of a place, sorted. Links to folders are followed, circles and hidden folders aren't."""
-    if not place.deep:
-        record_read(top, "entries")
-        yield from (
-            Path(entry.path) for entry in _list_entries(top) if _is_matching_file(entry, place.pattern)
-        )
-        return
-    yield from islice(_find_below(top, place.pattern, 0, set()), _MOST_FOLDERS)
-
-
-def _find_below(folder: Path, pattern: str, depth: int, seen: set[str]) -> Iterator[Path]:
-    real = os.path.realpath(folder)
-    if depth > _DEEPEST or real in seen or len(seen) >= _MOST_FOLDERS:
-        return
-    seen.add(real)
-    record_read(folder, "entries")
-    entries = _list_entries(folder)
-    if pattern == SKILL and any(entry.name == SKILL for entry in entries):
-        yield folder / SKILL  # what lies below belongs to the skill
-        return
-    for entry in entries:
-        if _is_folder(entry):
-            if not entry.name.startswith(".") and entry.name not in _NEVER:
-                yield from _find_below(Path(entry.path), pattern, depth + 1, seen)
-        elif pattern != SKILL and _is_matching_file(entry, pattern):
-            yield Path(entry.path)
-
-
-SKILL = "SKILL.md"
-
-
-def _list_entries(folder: Path) -> Sequence[os.DirEntry[str]]:
-    try:
-        with os.scandir(folder) as found:
-            return sorted(found, key=lambda entry: entry.name)
-    except OSError:
-        return []
-
-
-def _is_folder(entry: os.DirEntry[str]) -> bool:
-    try:
-        return entry.is_dir()
-    except OSError:
-        return False
-
-
-def _is_matching_file(entry: os.DirEntry[str], pattern: str) -> bool:
-    return entry.name.endswith(pattern) and not entry.name.startswith(".") and not _is_folder(entry)
-
-
-def load_first_of_each_name(
-    files: Iterable[DefinitionFile], read: Callable[[DefinitionFile], tuple[str, T, Sequence[str]]]
-) -> tuple[dict[str, tuple[DefinitionFile, T]], list[Row]]:
-    """Read each file; of those with one name the first counts. `read` returns name, definition and notes."""
-    found: dict[str, tuple[DefinitionFile, T]] = {}
-    rows: list[Row] = []
+def load_definitions(files: Iterable[DefinitionFile], read: Read[T]) -> Loaded[T]:
+    """Read each file. Of those with one name the first counts."""
+    loaded = Loaded[T]()
+    first: dict[str, DefinitionFile] = {}
     for file in files:
         try:
             name, definition, notes = read(file)
         except (OSError, ValueError, OverflowError, TypeError, RecursionError) as error:
-            rows.append(Row(file, "", describe_problem(error)))
+            loaded.files.append(FileUse(file, "", describe_problem(error)))
             continue
-        if name in found:
-            first = found[name][0]
-            why = "the same text as" if _is_same_text(file.path, first.path) else "has the same name and"
-            what = f"{why} {first.path}" if why.startswith("the") else f"{first.path} {why} comes first"
-            rows.append(Row(file, "", what))
-        else:
-            found[name] = file, definition
-            rows.append(Row(file, name, notes=tuple(notes)))
-    return found, rows
+        if other := first.get(name):
+            same = "the same text as" if _has_same_text(file.path, other.path) else f"its name {name!r} is that of"
+            loaded.files.append(FileUse(file, "", f"{same} {other.path}"))
+            continue
+        first[name] = file
+        loaded.by_name[name] = definition
+        loaded.files.append(FileUse(file, name, notes=tuple(notes)))
+    return loaded
 
 
-def _is_same_text(one: Path, other: Path) -> bool:
+def _has_same_text(one: Path, other: Path) -> bool:
     try:
         return one.read_bytes() == other.read_bytes()
     except OSError:
@@ -224,7 +158,51 @@ def describe_problem(error: Exception) -> str:
     return " ".join(str(error).split()).rstrip(".")
 
 
-def unused_fields_notes(fields: Mapping[str, object], known: Iterable[str]) -> list[str]:
-    """Return a note that names the fields of a file that nothing here obeys; none if there are none."""
-    unused = [name for name in fields if name not in {*known}]
-    return [f"not obeyed here: {', '.join(unused)}"] if unused else []
+def note_unknown_fields(fields: Mapping[str, object], row: AgentFiles) -> list[str]:
+    """Return a note that names the fields that nothing here obeys; none if there are none."""
+    unknown = [name for name in fields if name not in row.fields and name not in row.inert]
+    return [f"not obeyed: {', '.join(unknown)}"] if unknown else []
+
+
+def first_paragraph(body: str) -> str:
+    """Return the first paragraph of a Markdown text that is no heading, on one line."""
+    for block in body.replace("\r\n", "\n").split("\n\n"):
+        lines = [line.strip() for line in block.split("\n") if not line.lstrip().startswith(("#", "<!--"))]
+        if text := " ".join(filter(None, lines)):
+            return text
+    return ""
+
+
+def shorten(text: str, most: int) -> str:
+    """Return at most `most` characters of a text, cut between words, with an ellipsis."""
+    if len(text) <= most:
+        return text
+    cut = text[: most - 1]
+    return f"{cut[: cut.rfind(' ')] if ' ' in cut else cut}…"
+
+
+_SHORTEST = 40
+"""Characters below which a description says too little to be listed."""
+_MOST_NAMED = 300
+"""Definitions listed by their names alone."""
+
+
+def list_within_budget(described: Sequence[tuple[str, str]], budget: int, most: int) -> tuple[list[str], bool]:
+    """Return a line for each name with its description, and whether some lack a part.
+
+    A description has at most `most` characters, all together at most `budget`: long ones are shortened first; if all
+    would be too short to say anything, later ones are left out.
+    """
+    left, rest = budget, len(described)
+    for length in sorted(min(len(text), most) for _, text in described):
+        if length * rest > left:
+            most = left // rest
+            break
+        left, rest = left - length, rest - 1
+    whole = len(described) if most >= _SHORTEST else max(budget // _SHORTEST, 1)
+    most = max(most, _SHORTEST)
+    lines = [f"- {name}: {shorten(text, most)}" for name, text in described[:whole]]
+    lines += [f"- {name}" for name, _ in described[whole : whole + _MOST_NAMED]]
+    if (unnamed := len(described) - whole - _MOST_NAMED) > 0:
+        lines.append(f"- … {unnamed} more")
+    return lines, whole < len(described) or any(len(text) > most for _, text in described)

@@ -8,53 +8,43 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
+from pydantic import JsonValue
+
 from interlock.services.context.definition_files import (
     LARGEST,
-    SKILL,
     DefinitionFile,
+    FileUse,
+    Folders,
     Loaded,
-    Place,
-    Row,
     describe_problem,
-    list_definition_files,
-    unused_fields_notes,
+    find_definition_files,
+    first_paragraph,
+    list_within_budget,
+    note_unknown_fields,
+    shorten,
 )
 from interlock.services.context.front_matter import parse_front_matter, to_flag, to_list, to_text
 from interlock.services.context.memory import resolve_readable_in_roots
+from interlock.services.files.disk import read_file
 from interlock.services.files.filesystem import UnreadableError, read_truncated_text
 from interlock.state.calls import ToolError, ToolResult
 from interlock.state.command import list_shell_lines
+from interlock.state.context import CustomCommand
 from interlock.state.text import replace_surrogates
 from interlock.state.tooling import Tool, ToolContext, restrict_field
-from interlock.tools.control import ACTIVATE_SKILL, ActivateSkillArgs
+from interlock.services.context.tool_names import resolve_tool_names
+from interlock.tools.control import ACTIVATE_SKILL, FIND_SKILLS, ActivateSkillArgs, FindSkillsArgs
 
-SKILL_PLACES = tuple(
-    Place(f"{folder}/skills", SKILL, deep=True, home=home)
-    for folder, home in (
-        *((".interlock", None), (".agents", None), (".gemini", None), (".claude", None), (".codex", None)),
-        *((".github", ".copilot/skills"), (".cursor", None), (".cline", None), (".clinerules", "")),
-        *((".opencode", ".config/opencode/skills"), (".roo", None), (".windsurf", "")),
-    )
-)
+SKILL = "SKILL.md"
 _MOST_FILES = 100
 """Maximum number of files listed per skill."""
 _LONGEST_NAME = 64
-LONGEST_DESCRIPTION = 1_024
+_LONGEST_DESCRIPTION = 1_024
 """Characters of a description that count (Agent Skills: the same)."""
 _BUDGET = 8_000
 """Characters that the descriptions of all skills share (Codex: the same)."""
-_SHORTEST = 40
-"""Characters below which a description says too little to be listed."""
-_MOST_NAMED = 300
-"""Skills listed by their names alone."""
 _FOUND = 20
 """Skills that a search returns."""
-_OBEYED = {
-    *("name", "description", "when_to_use", "when-to-use", "argument-hint", "arguments", "disallowed-tools"),
-    *("disable-model-invocation", "user-invocable", "user-invokable", "paths", "globs", "allowed-tools"),
-}
-_INERT = {"license", "compatibility", "metadata", "version", "author", "icon", "color", "display-name", "tags"}
-"""Fields that say something to people only."""
 
 
 class Skill(NamedTuple):
@@ -75,56 +65,51 @@ class Skill(NamedTuple):
     argument_names: tuple[str, ...] = ()
     paths: tuple[str, ...] = ()
     """Patterns of the files for which it is listed; empty: always."""
-    disallowed_tools: tuple[str, ...] = ()
-    """Tools of other programs' names that may not be called while it is followed."""
+    denied_tools: tuple[str, ...] = ()
+    """Tools that may not be called until the next prompt."""
     allowed_tools: tuple[str, ...] = ()
     in_home: bool = False
 
 
-def load_skills(root: Path, home: Path, trusted: bool, parents: Sequence[Path] = ()) -> Loaded[Skill]:
-    """Load the skills of the project, if it is trusted, and of the user. Of one name all are listed, by names that tell
+def load_skills(folders: Folders) -> Loaded[Skill]:
+    """Load the skills of the project, if it is trusted, and of the user. All of one name are listed, by names that tell
     them apart."""
-    files = list_definition_files(SKILL_PLACES, root, home, trusted, parents)
-    return build_loaded_skills(files, root)
+    return load_skills_of_files(find_definition_files("skills", folders), folders.root)
 
 
-def build_loaded_skills(files: Iterable[DefinitionFile], root: Path) -> Loaded[Skill]:
-    """Read the skills of these files."""
+def load_skills_of_files(files: Iterable[DefinitionFile], root: Path) -> Loaded[Skill]:
+    """Read the skills of these files. `root`: the folder below which nested ones are named by theirs."""
     loaded = Loaded[Skill]()
     texts: dict[str, list[tuple[str, Path]]] = {}
+    folders: set[Path] = set()
     for file in files:
+        if not folders.isdisjoint(file.path.parent.parents):  # a file of another skill
+            continue
         try:
             text = file.read_text()
             skill, notes = read_skill(file, text)
         except (OSError, ValueError, OverflowError, TypeError, RecursionError) as error:
-            problem = describe_problem(error)
-            loaded.rows.append(Row(file, "", problem))
-            if file.is_own:
-                loaded.problems.append(f"{file.path} was ignored: {problem}.")
+            loaded.files.append(FileUse(file, "", describe_problem(error)))
             continue
+        folders.add(file.path.parent)
         same = texts.setdefault(skill.own_name, [])
         if copy := next((p for t, p in same if t == text and _has_same_files(p.parent, skill.folder)), None):
-            loaded.rows.append(Row(file, "", f"the same as {copy}"))
+            loaded.files.append(FileUse(file, "", f"the same as {copy}"))
             continue
         same.append((text, file.path))
         name = _choose_free_name(file, skill.own_name, root, loaded.by_name)
         loaded.by_name[name] = skill._replace(name=name)
-        loaded.rows.append(Row(file, name, notes=tuple(notes)))
+        loaded.files.append(FileUse(file, name, notes=tuple(notes)))
     return loaded
 
 
 def _choose_free_name(file: DefinitionFile, own: str, root: Path, taken: Mapping[str, object]) -> str:
     """Return the skill's own name, or that with the place that tells it from those before it."""
-    beside = file.path.parent.relative_to(file.top).parent.as_posix()
-    nested = file.base.relative_to(root).as_posix() if file.base.is_relative_to(root) else ""
-    where = f"~{file.program}" if file.in_home else file.program
-    for prefix in (nested.strip("."), where, f"{where}/{beside}", str(file.path.parent)):
-        if nested.strip(".") and prefix != nested:
-            prefix = f"{nested}/{prefix}"
-        name = f"{prefix}:{own}" if prefix else own
-        if name not in taken:
-            return name
-    return str(file.path)
+    nested = "" if file.base == root or not file.base.is_relative_to(root) else file.base.relative_to(root).as_posix()
+    program = f"~{file.program}" if file.in_home else file.program
+    beside = file.path.parent.relative_to(file.folder).parent.as_posix()
+    ways = [nested, f"{nested}/{program}".lstrip("/"), f"{nested}/{program}/{beside}".lstrip("/"), str(file.path.parent)]
+    return next(name for way in ways if (name := f"{way}:{own}".lstrip(":")) not in taken)
 
 
 def _has_same_files(one: Path, other: Path) -> bool:
@@ -154,12 +139,15 @@ def read_skill(file: DefinitionFile, text: str) -> tuple[Skill, list[str]]:
     description = said or first_paragraph(body)
     if not description:
         raise ValueError("it has no 'description' and no text")
-    if len(description) > LONGEST_DESCRIPTION:
-        notes.append(f"its description is cut after {LONGEST_DESCRIPTION:,} characters")
-        description = shorten(description, LONGEST_DESCRIPTION)
+    if len(description) > _LONGEST_DESCRIPTION:
+        notes.append(f"its description is cut after {_LONGEST_DESCRIPTION:,} characters")
+        description = shorten(description, _LONGEST_DESCRIPTION)
     allowed = tuple(to_list(fields.get("allowed-tools"), separators=", \t\n"))
     if allowed:
         notes.append(f"allowed-tools grants nothing here: {', '.join(allowed)}")
+    denied, unknown = resolve_tool_names(to_list(fields.get("disallowed-tools"), separators=", \t\n"))
+    if unknown:
+        notes.append(f"disallowed-tools names no tool here: {', '.join(unknown)}")
     typed = next((fields[key] for key in ("user-invocable", "user-invokable") if key in fields), None)
     skill = Skill(
         name=replace_surrogates(name),
@@ -172,77 +160,51 @@ def read_skill(file: DefinitionFile, text: str) -> tuple[Skill, list[str]]:
         argument_hint=to_text(fields.get("argument-hint")),
         argument_names=tuple(to_list(fields.get("arguments"), separators=", ")),
         paths=tuple(to_list(fields.get("paths") or fields.get("globs"))),
-        disallowed_tools=tuple(to_list(fields.get("disallowed-tools"), separators=", \t\n")),
+        denied_tools=tuple(denied),
         allowed_tools=allowed,
         in_home=file.in_home,
     )
-    return skill, [*notes, *unused_fields_notes(fields, _OBEYED | _INERT)]
-
-
-def first_paragraph(body: str) -> str:
-    """Return the first paragraph of a Markdown text that is no heading, on one line."""
-    for block in body.replace("\r\n", "\n").split("\n\n"):
-        lines = [line.strip() for line in block.split("\n") if not line.lstrip().startswith(("#", "<!--"))]
-        if text := " ".join(filter(None, lines)):
-            return text
-    return ""
-
-
-def shorten(text: str, most: int) -> str:
-    """Return at most `most` characters of a text, cut between words, with an ellipsis."""
-    if len(text) <= most:
-        return text
-    cut = text[: most - 1]
-    return f"{cut[: cut.rfind(' ')] if ' ' in cut else cut}…"
-
-
-def list_within_budget(described: Sequence[tuple[str, str]], budget: int) -> tuple[list[str], bool]:
-    """Return a line for each name with its description, and whether some lack a part. Long descriptions are shortened
-    first; if all would be too short to say anything, later ones are left out."""
-    lengths = sorted(len(text) for _, text in described)
-    most, left, rest = LONGEST_DESCRIPTION, budget, len(lengths)
-    for length in lengths:
-        if length * rest > left:
-            most = left // rest
-            break
-        left, rest = left - length, rest - 1
-    full = len(described) if most >= _SHORTEST else max(budget // _SHORTEST, 1)
-    most = max(most, _SHORTEST)
-    lines = [f"- {name}: {shorten(text, most)}" for name, text in described[:full]]
-    lines += [f"- {name}" for name, _ in described[full : full + _MOST_NAMED]]
-    if more := len(described) - full - _MOST_NAMED:
-        lines += [f"- and {more} more"] if more > 0 else []
-    return lines, full < len(described) or lengths[-1:] > [most]
+    return skill, [*notes, *note_unknown_fields(fields, file.row)]
 
 
 def build_skill_tools(skills: Mapping[str, Skill]) -> dict[str, Tool]:
-    """Build the tool that activates skills; its description lists those available."""
+    """Build the tool that activates skills, whose description lists them, and one that finds those it says little of."""
     offered = {name: skill for name, skill in skills.items() if skill.for_model}
     if not offered:
         return {}
     always = [(name, skill.description) for name, skill in offered.items() if not skill.paths]
-    lines, is_cut = list_within_budget(always, _BUDGET)
-    if rest := [skill for skill in offered.values() if skill.paths]:
-        lines += [f"- {skill.name} (for {', '.join(skill.paths)})" for skill in rest]
-    if is_cut or rest:
-        lines.append("Not all descriptions are here whole: `search` finds a skill by any word of its description.")
+    lines, is_cut = list_within_budget(always, _BUDGET, _LONGEST_DESCRIPTION)
+    lines += [f"- {skill.name}: for {', '.join(skill.paths)}" for skill in offered.values() if skill.paths]
+    is_cut = is_cut or len(always) < len(offered)
+    if is_cut:
+        lines.append(f"Some descriptions are cut or left out: `{FIND_SKILLS.name}` shows them whole.")
     description = "\n".join([ACTIVATE_SKILL.description, "Skills:", *lines])
-    args = restrict_field(ActivateSkillArgs, "name", ("", *offered), "no skill has this name")
-    run = partial(_activate_skill, offered)
-    return {ACTIVATE_SKILL.name: replace(ACTIVATE_SKILL, description=description, args=args, run=run)}
+    args = restrict_field(ActivateSkillArgs, "name", tuple(offered), "no skill has this name")
+    activate = partial(_activate_skill, offered)
+    tools = {ACTIVATE_SKILL.name: replace(ACTIVATE_SKILL, description=description, args=args, run=activate)}
+    if is_cut:
+        tools[FIND_SKILLS.name] = replace(FIND_SKILLS, run=partial(_find_skills, offered))
+    return tools
 
 
 async def _activate_skill(skills: Mapping[str, Skill], args: ActivateSkillArgs, _: ToolContext) -> ToolResult:
-    if not args.name:
-        return ToolResult(status="success", content=find_skills_by_words(skills.values(), args.search or ""))
     skill = skills[args.name]
-    text = read_skill_file(skill, args.file or SKILL)
+    text = _read_skill_file(skill, args.file or SKILL)
     if args.file is None:
-        text = f"{describe_skill_body(skill, text)}\n{describe_other_skill_files(skill.folder)}"
+        text = f"{_fill_skill_folder(skill, text)}\n{describe_other_skill_files(skill.folder)}"
         if lines := list_shell_lines(text, "claude"):
             text += f"\n[It wants the output of these commands first; run them: {'; '.join(lines)}]"
-    meta = {"summary": skill.name, **({"denied_tools": [*skill.disallowed_tools]} if skill.disallowed_tools else {})}
-    return ToolResult(status="success", content=text, meta={**meta})
+    denied: list[JsonValue] = [*skill.denied_tools]
+    meta: dict[str, JsonValue] = {"summary": skill.name, **({"denied_tools": denied} if denied else {})}
+    return ToolResult(status="success", content=text, meta=meta)
+
+
+async def _find_skills(skills: Mapping[str, Skill], args: FindSkillsArgs, _: ToolContext) -> ToolResult:
+    return ToolResult(
+        status="success",
+        content=find_skills_by_words(skills.values(), args.words),
+        meta={"summary": args.words},
+    )
 
 
 def find_skills_by_words(skills: Iterable[Skill], words: str) -> str:
@@ -256,7 +218,7 @@ def find_skills_by_words(skills: Iterable[Skill], words: str) -> str:
     return "\n".join(lines) or f"No skill says {words!r}."
 
 
-def read_skill_file(skill: Skill, name: str) -> str:
+def _read_skill_file(skill: Skill, name: str) -> str:
     """Return the text of a file in the skill's folder. Raise `ToolError` if it can't be read."""
     folder = Path(os.path.realpath(skill.folder))
     try:
@@ -267,7 +229,7 @@ def read_skill_file(skill: Skill, name: str) -> str:
         raise ToolError("no_skill_file", text) from None
 
 
-def describe_skill_body(skill: Skill, text: str) -> str:
+def _fill_skill_folder(skill: Skill, text: str) -> str:
     """Return the instructions of a skill's file, with its folder where they name it."""
     body = parse_front_matter(text).body.strip()
     return body.replace("${CLAUDE_SKILL_DIR}", os.path.realpath(skill.folder))
@@ -283,3 +245,19 @@ def describe_other_skill_files(folder: Path) -> str:
 def _list_other_files(folder: Path) -> Iterable[str]:
     files = (path for path in sorted(folder.rglob("*")) if path.is_file() and path.name != SKILL)
     return (path.relative_to(folder).as_posix() for path in files)
+
+
+def build_skill_command(skill: Skill) -> CustomCommand:
+    """Return a skill as a person calls it: `/name` puts its text into the prompt. Raise `OSError` or `ValueError`."""
+    text = parse_front_matter(read_file(Path(skill.source), LARGEST).decode("utf-8-sig")).body.strip()
+    return CustomCommand(
+        name=skill.name,
+        prompt=replace_surrogates(text + describe_other_skill_files(skill.folder)),
+        description=skill.description,
+        source=skill.source,
+        dialect="claude",
+        argument_hint=skill.argument_hint,
+        argument_names=skill.argument_names,
+        denied_tools=skill.denied_tools,
+        skill_folder=os.path.realpath(skill.folder),
+    )
