@@ -433,12 +433,10 @@ def read_repository_option_of_run(home: Path, run: str) -> dict[str, str]:
 
 
 def is_run_on_other_host(home: Path, run: RunRow) -> bool:
-    """Whether a run works in a clone that isn't on this host, or whose snapshots are in another user's state."""
+    """Whether a run works in a clone that isn't on this host."""
     repository = read_repository_option_of_run(home, run.run)
     at_host = repository.get("at", "").startswith(f"{os.uname().nodename}:")
-    return bool(repository) and not (
-        at_host and Path(run.workspace).is_dir() and _has_clones_objects(home, Path(run.workspace))
-    )
+    return bool(repository) and not (at_host and Path(run.workspace).is_dir())
 
 
 def _has_clones_objects(home: Path, clone: Path) -> bool:
@@ -450,12 +448,14 @@ def _has_clones_objects(home: Path, clone: Path) -> bool:
 def provide_run_with_local_files(
     home: Path, run: RunRow, *, needs_workspace: bool = True
 ) -> Generator[RunRow]:
-    """Yield the run with its files on this host: a clone for the block, where the run's own is on another host.
+    """Yield the run with its files on this host: a clone for the block, where its own is elsewhere, or another's.
 
     `needs_workspace`: false if its snapshots will do. Raises `RunError` if the repository can't be cloned.
     """
-    known = not needs_workspace and _has_clones_objects(home, Path(run.workspace))
-    if known or not is_run_on_other_host(home, run):
+    readable = _has_clones_objects(home, Path(run.workspace))
+    if not read_repository_option_of_run(home, run.run) or (
+        readable and not (needs_workspace and is_run_on_other_host(home, run))
+    ):
         yield run
         return
     made = load_fleet_entry_point(

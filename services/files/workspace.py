@@ -235,7 +235,9 @@ class FolderWorkspace:
                 if leave_out and leave_out(name, names, ()):
                     continue
                 path = base + name
-                if (layers or agent) and is_entry_ignored(layers, agent, path, kind == "directory"):
+                if (layers or agent.hides_anything) and is_entry_ignored(
+                    layers, agent, path, kind == "directory"
+                ):
                     continue
                 if kind == "file":
                     files.append(path)
@@ -312,7 +314,7 @@ class FolderWorkspace:
         for name, top in ((real, root), (written, lexical)):
             if top and (found := find_private_name(path_parts_below(name, top))):
                 raise PathRefused(f"{path!r} is refused: tools may not touch {found!r}; go on without it.")
-        hides = self._is_hidden_by_user if self._rules[root].agent_ignore_layers() else None
+        hides = self._is_hidden_by_user if self._rules[root].agent_ignore_layers().hides_anything else None
         if twin := find_private_hard_link(real, root, hides):
             raise PathRefused(
                 f"{path!r} is refused: it is the same file as {self.display_path(Path(twin))!r}; go on without it."
