@@ -4,13 +4,14 @@ import re
 import shlex
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 from typing_extensions import TypedDict
 
 from interlock.state.chart_channels import ApprovalModeState
 from interlock.state.context import CustomCommand, Dialect
 from interlock.state.conversation import Refusals
+from interlock.state.run import keep_newest
 from interlock.state.tools import ToolsState
 
 NAME = r"\w[\w.:-]*"
@@ -26,8 +27,8 @@ _MARKS: Mapping[Dialect, re.Pattern[str]] = {
     "claude": re.compile(rf"(?P<block>^```!.*\n)|(?:(?<=\s)|^)!`(?P<line>[^`\n]+)`|{_MENTION}", re.MULTILINE),
     "opencode": re.compile(rf"!`(?P<line>[^`]+)`|{_MENTION}"),
 }
+"""What a dialect writes besides text; those that aren't here, only text, but for gemini-cli's `!{…}` and `@{…}`."""
 _FENCE = re.compile(r"^```[ \t]*$", re.MULTILINE)
-"""What a dialect writes besides text. Other programs' commands are text only, but for gemini-cli's `!{…}` and `@{…}`."""
 
 
 class CommandIn(TypedDict, total=False):
@@ -36,6 +37,7 @@ class CommandIn(TypedDict, total=False):
     prompt: str
     approval_mode: ApprovalModeState
     plan_phase: str
+    mode: Annotated[str, keep_newest]
 
 
 class CommandOut(TypedDict, total=False):
@@ -43,6 +45,8 @@ class CommandOut(TypedDict, total=False):
 
     prompt: str
     asked: str
+    mode: Annotated[str, keep_newest]
+    skill_denies: Annotated[str, keep_newest]
     stop: str
     stopped_by: str
     refused: Refusals
@@ -54,7 +58,7 @@ class CommandState(ToolsState, total=False):
     prompt: str
     """Chain record of the prompt: as typed, and in the end as expanded by the command."""
     command: str
-    """Chain record (detached) of the command as its file was; empty: a run of an earlier version, which read it again."""
+    """Chain record (detached) of the command as its file was; empty: an earlier version's run, which reads it again."""
     asked: str
 
 
@@ -72,7 +76,11 @@ def split_template(template: str, dialect: Dialect = "gemini") -> Iterator[Templ
         return
     marks = _MARKS.get(dialect)
     start = 0
-    ends = deque(found.span() for found in _FENCE.finditer(template)) if dialect == "claude" else deque[tuple[int, int]]()
+    ends = (
+        deque(found.span() for found in _FENCE.finditer(template))
+        if dialect == "claude"
+        else deque[tuple[int, int]]()
+    )
     for found in marks.finditer(template) if marks else ():
         groups, end = found.groupdict(), found.end()
         if found.start() < start:  # inside of a block

@@ -134,9 +134,7 @@ _NAMES = {
     "modelId": "model",
 }
 """Other programs' spellings → ours."""
-_OURS = (
-    *("role", "temperature", "max_turns", "max_time_minutes", "input_schema", "output_schema", "query"),
-)
+_OURS = (*("role", "temperature", "max_turns", "max_time_minutes", "input_schema", "output_schema", "query"),)
 """Fields whose values are taken as they are."""
 _CONTRACT = {"input_schema", "output_schema", "query"}
 """Fields without which an agent would be another one."""
@@ -156,7 +154,9 @@ def _load_builtin_agents() -> Mapping[str, AgentDefinition]:
         fields, body = split_front_matter(read_text_file(path), tomllib.loads)
         if fields.get("tools") == "*":
             fields = {key: value for key, value in fields.items() if key != "tools"}
-        definition = AgentDefinition.model_validate({**fields, "system_prompt": body.strip(), "source": BUILT_IN})
+        definition = AgentDefinition.model_validate(
+            {**fields, "system_prompt": body.strip(), "source": BUILT_IN}
+        )
         if definition.name == INVESTIGATOR:
             definition = definition.model_copy(update={"output_schema": Report.model_json_schema()})
         found[definition.name] = definition
@@ -207,7 +207,9 @@ def _build_definition(
         "model": _read_model(named.get("model")),
     }
     made |= _read_tools(file, fields, notes)
-    forbids_models = to_flag(fields.get("disable-model-invocation")) is True or to_flag(fields.get("infer")) is False
+    forbids_models = (
+        to_flag(fields.get("disable-model-invocation")) is True or to_flag(fields.get("infer")) is False
+    )
     made |= {"only_for_persons": True} if forbids_models else {}
     for key in _OURS:
         if key in named:
@@ -275,7 +277,9 @@ def _read_tools(file: DefinitionFile, fields: Mapping[str, Any], notes: list[str
 
 def _denies_all(rule: object) -> bool:
     """Return whether a permission of opencode's denies each call: patterns other than `*` could only allow some."""
-    return rule == "deny" or (isinstance(rule, dict) and {*cast("dict[str, object]", rule).values()} == {"deny"})
+    return rule == "deny" or (
+        isinstance(rule, dict) and {*cast("dict[str, object]", rule).values()} == {"deny"}
+    )
 
 
 def _note_unknown_tools(file: DefinitionFile, unknown: Sequence[str]) -> list[str]:

@@ -37,7 +37,8 @@ def load_commands(folders: Folders, skills: Mapping[str, Skill]) -> Commands:
         if use.problem and _name_of_file(use.file) not in loaded.by_name
     }
     usable, hidden = loaded.by_name, dict[str, str]()
-    for name, skill in skills.items():
+    for skill in skills.values():
+        name = "-".join(skill.name.split())
         if not skill.for_person:
             hidden[name] = f"only the model may call it (user-invocable in {skill.source})."
             continue
@@ -48,7 +49,10 @@ def load_commands(folders: Folders, skills: Mapping[str, Skill]) -> Commands:
     other_names = {
         other: use.name for use in loaded.files if use.name for other in _list_other_names(use.file, use.name)
     }
-    other_names |= {s.folder.name: name for name, s in skills.items() if name == s.own_name}
+    other_names |= {s.folder.name: "-".join(s.name.split()) for s in skills.values() if s.name == s.own_name}
+    other_names = {
+        other: name for other, name in other_names.items() if other not in usable and name in usable
+    }
     return Commands(usable, broken, _list_untrusted(folders), hidden, other_names)
 
 
@@ -60,14 +64,17 @@ def load_command_files(folders: Folders) -> Loaded[CustomCommand]:
 def _list_untrusted(folders: Folders) -> dict[str, str]:
     if folders.trusted or folders.root == folders.home:
         return {}
-    files = (DefinitionFile(path, folders.root, row, False) for row, path in find_agent_files("commands", folders.root))
+    files = (
+        DefinitionFile(path, folders.root, row, False)
+        for row, path in find_agent_files("commands", folders.root)
+    )
     return {_name_of_file(file): f"{file.path} was ignored: {_UNTRUSTED}." for file in files}
 
 
 def _name_of_file(file: DefinitionFile) -> str:
     path = file.path.relative_to(file.folder)
     stem = path.name.removesuffix(".prompt.md") if path.name.endswith(".prompt.md") else path.stem
-    return ":".join((*path.parent.parts, stem))
+    return ":".join("-".join(part.split()) for part in (*path.parent.parts, stem))
 
 
 def _list_other_names(file: DefinitionFile, name: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""definition_files: the files that define skills, commands and sub-agents: found by the table of agents' files, and read."""
+"""definition_files: the files that define skills, commands and sub-agents: found by one table, and read."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -29,6 +29,13 @@ class Folders(NamedTuple):
     """Whether files of the workspace count."""
     parents: tuple[Path, ...] = ()
     """Trusted folders above the workspace, up to that of its repository, nearest first."""
+
+
+def find_parents_in_repository(root: Path, home: Path) -> list[Path]:
+    """Return the folders above a workspace up to that of its repository, nearest first; none at or above the home."""
+    top = find_git_root(root)
+    above = [folder for folder in root.parents if top and folder.is_relative_to(top)]
+    return [folder for folder in above if not home.is_relative_to(folder)]
 
 
 @dataclass(frozen=True)
@@ -103,7 +110,9 @@ class Loaded(Generic[T]):
     def list_warnings(self) -> list[str]:
         """Return a line for each of our own files that can't be used: of other programs', `doctor` tells."""
         return [
-            f"{use.file.path} was ignored: {use.problem}." for use in self.files if use.problem and use.file.is_own
+            f"{use.file.path} was ignored: {use.problem}."
+            for use in self.files
+            if use.problem and use.file.is_own
         ]
 
 
@@ -134,7 +143,11 @@ def load_definitions(files: Iterable[DefinitionFile], read: Read[T]) -> Loaded[T
             loaded.files.append(FileUse(file, "", describe_problem(error)))
             continue
         if other := first.get(name):
-            same = "the same text as" if _has_same_text(file.path, other.path) else f"its name {name!r} is that of"
+            same = (
+                "the same text as"
+                if _has_same_text(file.path, other.path)
+                else f"its name {name!r} is that of"
+            )
             loaded.files.append(FileUse(file, "", f"{same} {other.path}"))
             continue
         first[name] = file
@@ -187,7 +200,9 @@ _MOST_NAMED = 300
 """Definitions listed by their names alone."""
 
 
-def list_within_budget(described: Sequence[tuple[str, str]], budget: int, most: int) -> tuple[list[str], bool]:
+def list_within_budget(
+    described: Sequence[tuple[str, str]], budget: int, most: int
+) -> tuple[list[str], bool]:
     """Return a line for each name with its description, and whether some lack a part.
 
     A description has at most `most` characters, all together at most `budget`: long ones are shortened first; if all

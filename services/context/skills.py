@@ -1,7 +1,7 @@
-"""skills: the skills (`skills/NAME/SKILL.md`, agentskills.io) of the project and the user, and the tool that reads them."""
+"""skills: the skills (agentskills.io) of the project and the user, and the tools that read and find them."""
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from itertools import islice
@@ -25,6 +25,7 @@ from interlock.services.context.definition_files import (
 )
 from interlock.services.context.front_matter import parse_front_matter, to_flag, to_list, to_text
 from interlock.services.context.memory import resolve_readable_in_roots
+from interlock.services.context.tool_names import resolve_tool_names
 from interlock.services.files.disk import read_file
 from interlock.services.files.filesystem import UnreadableError, read_truncated_text
 from interlock.state.calls import ToolError, ToolResult
@@ -32,7 +33,6 @@ from interlock.state.command import list_shell_lines
 from interlock.state.context import CustomCommand
 from interlock.state.text import replace_surrogates
 from interlock.state.tooling import Tool, ToolContext, restrict_field
-from interlock.services.context.tool_names import resolve_tool_names
 from interlock.tools.control import ACTIVATE_SKILL, FIND_SKILLS, ActivateSkillArgs, FindSkillsArgs
 
 SKILL = "SKILL.md"
@@ -105,10 +105,15 @@ def load_skills_of_files(files: Iterable[DefinitionFile], root: Path) -> Loaded[
 
 def _choose_free_name(file: DefinitionFile, own: str, root: Path, taken: Mapping[str, object]) -> str:
     """Return the skill's own name, or that with the place that tells it from those before it."""
-    nested = "" if file.base == root or not file.base.is_relative_to(root) else file.base.relative_to(root).as_posix()
+    nested = (
+        ""
+        if file.base == root or not file.base.is_relative_to(root)
+        else file.base.relative_to(root).as_posix()
+    )
     program = f"~{file.program}" if file.in_home else file.program
     beside = file.path.parent.relative_to(file.folder).parent.as_posix()
-    ways = [nested, f"{nested}/{program}".lstrip("/"), f"{nested}/{program}/{beside}".lstrip("/"), str(file.path.parent)]
+    near = f"{nested}/{program}".lstrip("/")
+    ways = [nested, near, f"{near}/{beside}", str(file.path.parent)]
     return next(name for way in ways if (name := f"{way}:{own}".lstrip(":")) not in taken)
 
 
@@ -138,7 +143,7 @@ def read_skill(file: DefinitionFile, text: str) -> tuple[Skill, list[str]]:
     said = " ".join(f"{to_text(fields.get('description'))} {when}".split())
     description = said or first_paragraph(body)
     if not description:
-        raise ValueError("it has no 'description' and no text")
+        raise ValueError("; ".join(["it has no 'description' and no text", *notes]))
     if len(description) > _LONGEST_DESCRIPTION:
         notes.append(f"its description is cut after {_LONGEST_DESCRIPTION:,} characters")
         description = shorten(description, _LONGEST_DESCRIPTION)
@@ -168,7 +173,7 @@ def read_skill(file: DefinitionFile, text: str) -> tuple[Skill, list[str]]:
 
 
 def build_skill_tools(skills: Mapping[str, Skill]) -> dict[str, Tool]:
-    """Build the tool that activates skills, whose description lists them, and one that finds those it says little of."""
+    """Build the tool that activates skills, and one that finds those of which its description says too little."""
     offered = {name: skill for name, skill in skills.items() if skill.for_model}
     if not offered:
         return {}
@@ -251,7 +256,7 @@ def build_skill_command(skill: Skill) -> CustomCommand:
     """Return a skill as a person calls it: `/name` puts its text into the prompt. Raise `OSError` or `ValueError`."""
     text = parse_front_matter(read_file(Path(skill.source), LARGEST).decode("utf-8-sig")).body.strip()
     return CustomCommand(
-        name=skill.name,
+        name="-".join(skill.name.split()),
         prompt=replace_surrogates(text + describe_other_skill_files(skill.folder)),
         description=skill.description,
         source=skill.source,

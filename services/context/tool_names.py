@@ -13,7 +13,16 @@ _READ = ("read_file", "read_many_files")
 _BY_NAME: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(
         (
-            *("bash", "shell", "execute", "terminal", "powershell", "local_shell", "shell_command", "runcommands"),
+            *(
+                "bash",
+                "shell",
+                "execute",
+                "terminal",
+                "powershell",
+                "local_shell",
+                "shell_command",
+                "runcommands",
+            ),
             *("runinterminal", "run_in_terminal", "runincommandline", "runtasks", "runtests", "exec"),
         ),
         _SHELL,
@@ -21,20 +30,41 @@ _BY_NAME: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(("read", "view", "readfile", "open", "cat", "notebookread", "read_files"), _READ),
     **dict.fromkeys(
         (
-            *("edit", "editfiles", "apply_patch", "patch", "str_replace", "str_replace_editor", "editnotebook"),
+            *(
+                "edit",
+                "editfiles",
+                "apply_patch",
+                "patch",
+                "str_replace",
+                "str_replace_editor",
+                "editnotebook",
+            ),
             *("edit_file", "insert_edit_into_file", "replace_string_in_file"),
         ),
         _EDIT,
     ),
-    **dict.fromkeys(("write", "create", "createfile", "create_file", "new", "createdirectory"), ("write_file",)),
     **dict.fromkeys(
-        ("search", "codebase", "textsearch", "filesearch", "grep", "find", "semantic_search", "searchresults"),
+        ("write", "create", "createfile", "create_file", "new", "createdirectory"), ("write_file",)
+    ),
+    **dict.fromkeys(
+        (
+            "search",
+            "codebase",
+            "textsearch",
+            "filesearch",
+            "grep",
+            "find",
+            "semantic_search",
+            "searchresults",
+        ),
         _SEARCH,
     ),
     **dict.fromkeys(("glob", "ls", "list", "listdirectory", "list_dir"), ("glob", "list_directory")),
     **dict.fromkeys(("web", "fetch", "webfetch", "fetch_webpage"), ("web_fetch",)),
     **dict.fromkeys(("websearch", "googlesearch", "google_web_search"), ("web_search",)),
-    **dict.fromkeys(("todo", "todos", "todowrite", "todoread", "update_plan", "manage_todo_list"), ("write_todos",)),
+    **dict.fromkeys(
+        ("todo", "todos", "todowrite", "todoread", "update_plan", "manage_todo_list"), ("write_todos",)
+    ),
     **dict.fromkeys(("agent", "task", "runsubagent", "custom-agent"), ("invoke_agent",)),
     **dict.fromkeys(("askuserquestion", "question", "askquestions"), ("ask_user",)),
     "skill": ("activate_skill", "find_skills"),

@@ -17,7 +17,7 @@ from interlock.engine.store.chain import SqlChain
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.runs import NewRun, insert_run
 from interlock.engine.store.sqlite import Sqlite
-from interlock.services.context.definitions import load_agents
+from interlock.services.context.agents import load_agents
 from interlock.services.transcript import ChainTranscript
 from interlock.state.messages import Message
 
