@@ -113,8 +113,10 @@ class Configuration:
 
         root, home = self._at
         decided, parents = self.sources.trusted, find_parents_in_repository(root, home)
-        counting = [p for p in parents if (is_trusted(p, home) if decided is None else decided)]
-        return Folders(root, home, self.is_workspace_trusted, tuple(counting))
+        counts = {p: is_trusted(p, home) if decided is None else decided for p in parents}
+        trusted, above = self.is_workspace_trusted, [p for p in parents if counts[p]]
+        ignored = [*([] if trusted else [root]), *(p for p in parents if not counts[p])]
+        return Folders(root, home, trusted, tuple(above), tuple(ignored))
 
     @_cached_property_tracking_reads
     def agents(self) -> "Loaded[AgentDefinition]":

@@ -296,6 +296,7 @@ def prepare_run(options: Options, needs_model: bool) -> RunConfig:
     warnings += [
         *problems,
         *agents.list_warnings(),
+        *agents.list_notes(),
         *skills.list_warnings(),
         *broken,
         *hooks.problems,

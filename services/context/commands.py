@@ -5,11 +5,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from interlock.services.context.definition_files import (
+    UNTRUSTED,
     DefinitionFile,
     Folders,
     Loaded,
     describe_problem,
     find_definition_files,
+    find_ignored_files,
     first_paragraph,
     load_definitions,
     note_unknown_fields,
@@ -18,12 +20,10 @@ from interlock.services.context.definition_files import (
 from interlock.services.context.front_matter import parse_front_matter, to_list, to_text
 from interlock.services.context.skills import Skill, build_skill_command
 from interlock.services.context.tool_names import resolve_tool_names
-from interlock.services.files.agent_files import find_agent_files
 from interlock.state.command import MOST_PIECES, list_shell_lines, split_template
 from interlock.state.context import Commands, CustomCommand
 from interlock.state.text import replace_surrogates
 
-_UNTRUSTED = "the folder isn't trusted (interlock trust)"
 _DESCRIPTION = 200
 """Characters of a text's first paragraph that stand for a description."""
 
@@ -62,13 +62,8 @@ def load_command_files(folders: Folders) -> Loaded[CustomCommand]:
 
 
 def _list_untrusted(folders: Folders) -> dict[str, str]:
-    if folders.trusted or folders.root == folders.home:
-        return {}
-    files = (
-        DefinitionFile(path, folders.root, row, False)
-        for row, path in find_agent_files("commands", folders.root)
-    )
-    return {_name_of_file(file): f"{file.path} was ignored: {_UNTRUSTED}." for file in files}
+    files = find_ignored_files("commands", folders)
+    return {_name_of_file(file): f"{file.path} was ignored: {UNTRUSTED}." for file in files}
 
 
 def _name_of_file(file: DefinitionFile) -> str:

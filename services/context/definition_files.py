@@ -29,6 +29,8 @@ class Folders(NamedTuple):
     """Whether files of the workspace count."""
     parents: tuple[Path, ...] = ()
     """Trusted folders above the workspace, up to that of its repository, nearest first."""
+    ignored: tuple[Path, ...] = ()
+    """Those of the workspace and the folders above it that would count if they were trusted."""
 
 
 def find_parents_in_repository(root: Path, home: Path) -> list[Path]:
@@ -109,11 +111,13 @@ class Loaded(Generic[T]):
 
     def list_warnings(self) -> list[str]:
         """Return a line for each of our own files that can't be used: of other programs', `doctor` tells."""
-        return [
-            f"{use.file.path} was ignored: {use.problem}."
-            for use in self.files
-            if use.problem and use.file.is_own
-        ]
+        own = [use for use in self.files if use.file.is_own]
+        return [f"{use.file.path} was ignored: {use.problem}." for use in own if use.problem]
+
+    def list_notes(self) -> list[str]:
+        """Return a line for each part of our own files that doesn't count."""
+        own = [use for use in self.files if use.file.is_own]
+        return [f"{use.file.path}: {note}{'' if note[-1] in '.?' else '.'}" for use in own for note in use.notes]
 
 
 def find_definition_files(kind: AgentFileKind, folders: Folders) -> Iterator[DefinitionFile]:
@@ -128,6 +132,14 @@ def find_definition_files(kind: AgentFileKind, folders: Folders) -> Iterator[Def
                 yield DefinitionFile(path, base, row, in_home)
 
 
+def find_ignored_files(kind: AgentFileKind, folders: Folders) -> Iterator[DefinitionFile]:
+    """Yield the files that would count if their folders were trusted."""
+    for base in folders.ignored:
+        for row, path in find_agent_files(kind, base):
+            yield DefinitionFile(path, base, row, False)
+
+
+UNTRUSTED = "the folder isn't trusted (interlock trust)"
 Read = Callable[[DefinitionFile], tuple[str, T, Sequence[str]]]
 """Returns name, definition and notes. Raises `ValueError` or `OSError` saying why it can't."""
 

@@ -8,7 +8,14 @@ from typing import NamedTuple
 
 from interlock.services.context.agents import load_agents
 from interlock.services.context.commands import load_command_files
-from interlock.services.context.definition_files import DefinitionFile, FileUse, Folders, shorten
+from interlock.services.context.definition_files import (
+    UNTRUSTED,
+    DefinitionFile,
+    FileUse,
+    Folders,
+    find_ignored_files,
+    shorten,
+)
 from interlock.services.context.memory import (
     first_omission_note,
     load_all_memory_files,
@@ -39,7 +46,8 @@ class DefinitionUse(NamedTuple):
         """Return one line: its name, what of it doesn't count, or why it isn't used."""
         if self.use.problem:
             return f"{self.use.file.path}: not used; {self.use.problem}"
-        return "; ".join([f"{self.use.file.path}: {self.use.name}", *self.use.notes])
+        slash = "/" if self.kind == "commands" else ""
+        return "; ".join([f"{self.use.file.path}: {slash}{self.use.name}", *self.use.notes])
 
 
 def list_definition_uses(folders: Folders) -> Iterator[DefinitionUse]:
@@ -53,8 +61,10 @@ def list_definition_uses(folders: Folders) -> Iterator[DefinitionUse]:
         )
     for use in agents.files:
         yield DefinitionUse("agents", use, _describe_agent(agents.by_name[use.name]) if use.name else ())
-    for base in (folders.root, *folders.parents) if folders.trusted else ():
-        for kind in ("skills", "commands", "agents"):
+    for kind in ("skills", "commands", "agents"):
+        for file in find_ignored_files(kind, folders):
+            yield DefinitionUse(kind, FileUse(file, "", UNTRUSTED), ())
+        for base in (folders.root, *folders.parents):
             for row, path in find_unread_agent_files(kind, base):
                 yield DefinitionUse(kind, FileUse(DefinitionFile(path, base, row, False), "", row.unread), ())
 
