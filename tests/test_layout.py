@@ -54,7 +54,7 @@ SERVICES_MAY_IMPORT = {
     "checks": {"files", "shell", "snapshots"},
     "index": {"files", "models", "packages", "secrets"},
     "project_tools": {"tool_schemas"},
-    "trust": {"config", "files", "hooks", "policy", "secrets"},
+    "trust": {"config", "context", "files", "hooks", "policy", "secrets"},
     "worktrees": {"files"},
     "configuration": {"config", "context", "files", "hooks", "policy", "trust"},
 }

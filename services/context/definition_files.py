@@ -117,7 +117,9 @@ class Loaded(Generic[T]):
     def list_notes(self) -> list[str]:
         """Return a line for each part of our own files that doesn't count."""
         own = [use for use in self.files if use.file.is_own]
-        return [f"{use.file.path}: {note}{'' if note[-1] in '.?' else '.'}" for use in own for note in use.notes]
+        return [
+            f"{use.file.path}: {note}{'' if note[-1] in '.?' else '.'}" for use in own for note in use.notes
+        ]
 
 
 def find_definition_files(kind: AgentFileKind, folders: Folders) -> Iterator[DefinitionFile]:

@@ -65,5 +65,5 @@ def test_it_lists_what_was_found_what_is_used_and_why_not(run: Run, tmp_path: Pa
         said("ok", "modes", "docs") and said("ok", "agents", "helper.md: helper") and said("ok", "mcp", "one")
     )
     assert said("ok", "processors", "mine.py (interlock diagram main)")
-    assert said("note", "mcp", "bad name: not used; ")
+    assert said("ok", "mcp", "bad name")
     assert said("ok", "prompt", ".roo/system-prompt-ask: in place of the mode's system prompt")
