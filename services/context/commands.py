@@ -20,7 +20,7 @@ from interlock.services.context.definition_files import (
 from interlock.services.context.front_matter import parse_front_matter, to_list, to_text
 from interlock.services.context.skills import Skill, build_skill_command
 from interlock.services.context.tool_names import resolve_tool_names
-from interlock.state.command import MOST_PIECES, list_shell_lines, split_template
+from interlock.state.command import MOST_PIECES, split_template
 from interlock.state.context import Commands, CustomCommand
 from interlock.state.text import replace_surrogates
 
@@ -130,8 +130,3 @@ def _read_markdown_command(file: DefinitionFile, text: str) -> tuple[CustomComma
         denied_tools=tuple(denied),
     )
     return command, [*notes, *note_unknown_fields(fields, file.row)]
-
-
-def describe_command_effects(command: CustomCommand) -> list[str]:
-    """Return what a command runs, a line each, for people who decide whether to trust it."""
-    return [f"runs {line}" for line in list_shell_lines(command.prompt, command.dialect)]

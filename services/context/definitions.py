@@ -73,14 +73,14 @@ def _describe_skill_use(use: FileUse, description: str) -> DefinitionUse:
     effects = [f"skill {use.name}: {shorten(description, _SHOWN)}"] if use.name else []
     if use.name:
         lines = list_shell_lines(use.file.read_text(), "claude")
-        effects += [f"runs {line}, if a person calls /{use.name}" for line in lines]
+        effects += [f"runs !{{{line}}} if a person calls /{use.name}" for line in lines]
     return DefinitionUse("skills", use, tuple(effects))
 
 
 def _describe_command(command: CustomCommand) -> tuple[str, ...]:
     lines = list_shell_lines(command.prompt, command.dialect)
     about = f": {shorten(command.description, _SHOWN)}" if command.description else ""
-    return (f"command /{command.name}{about}", *(f"runs {line}" for line in lines))
+    return (f"command /{command.name}{about}", *(f"runs !{{{line}}}" for line in lines))
 
 
 def _describe_agent(agent: AgentDefinition) -> tuple[str, ...]:
