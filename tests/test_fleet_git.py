@@ -86,6 +86,8 @@ def test_a_host_that_takes_over_has_the_same_files_and_no_effect_is_doubled(
     was = _tree(one / name)
     first.end(signal.SIGKILL)
     monkeypatch.setenv("INTERLOCK_HOME", str(tmp_path / "another-state"))
+    # The call that was killed has no snapshot after it, and this state has none of the clone's objects.
+    assert "+made" in fleet("diff", name, "--files").out
     with Worker("--workspaces", str(two), program=HASTY):
         assert fleet("wait", name).code == 75
         assert _tree(two / name) == {path: was[path] for path in was if path != "x.o"}
@@ -172,6 +174,7 @@ def test_a_run_pushes_a_branch_with_what_it_changed_once_a_person_approves_and_l
     assert (tmp_path / "again" / "made.txt").read_text() == "made\nmore\n"
 
 
+@pytest.mark.sweep
 def test_a_runs_own_commits_branch_and_index_survive_a_takeover_and_are_delivered(
     fleet: Run, begin: Begin, tmp_path: Path, origin: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -215,6 +218,7 @@ def test_a_runs_own_commits_branch_and_index_survive_a_takeover_and_are_delivere
     assert "+two" in fleet("export", name, "--format", "patch").out
 
 
+@pytest.mark.sweep
 def test_commits_with_a_file_that_may_hold_a_key_are_pushed_as_one_without_it(
     fleet: Run, begin: Begin, tmp_path: Path, origin: Path
 ) -> None:

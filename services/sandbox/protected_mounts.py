@@ -4,6 +4,7 @@ import errno
 import fcntl
 import os
 import re
+import stat
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -11,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from interlock.services.files.disk import read_file
+from interlock.services.files.linked_worktree import read_linked_worktree
 from interlock.services.files.protected import (
     ProtectedPaths,
     ProtectionKind,
@@ -116,24 +118,24 @@ def survey_and_protect_roots(
     for root in roots:
         found.mounts.add_writable(root)
     for root in roots:
-        _reject_redirecting_links(root, protected)
+        _reject_redirecting_links(root)
         _survey_and_protect_folders(root, found, protected.make_protection_kind_lookup(), configs)
         if not os.path.lexists(root / _DOTENV):
             found.protect_or_forbid_creation(root / _DOTENV)
         if (root / ".git").is_file():
             _protect_linked_worktree(root / ".git", found, configs)
+    _protect_link_targets(found, protected)
     for path in (*program_search_folders(env), *protected.places):
         if found.find_root(path) and path not in roots:
             found.protect_or_forbid_creation(path)
     return found
 
 
-def _reject_redirecting_links(root: Path, protected: ProtectedPaths) -> None:
-    """Raises `SandboxError` for a link where what Interlock or git obeys is expected."""
-    names = protected.protection_kinds_by_folded_name()
-    for name in (_DOTENV, ".git", *protected.all_protected_names()):
-        kind = names.get(fold_name(name))
-        if (kind is None or (kind.new and kind.trusted)) and (root / name).is_symlink():
+def _reject_redirecting_links(root: Path) -> None:
+    """Raises `SandboxError` for a link where Interlock's variables or git's repository are expected. Links with other
+    protected names that a command turns are set aside."""
+    for name in (_DOTENV, ".git"):
+        if (root / name).is_symlink():
             raise SandboxError(
                 f"{str(root / name)!r} is a link, and a sandboxed command could turn it; expected a file or folder."
                 " Put what it leads to in its place, or run without the sandbox."
@@ -172,6 +174,27 @@ def _survey_and_protect_folders(
                     survey.mounts.hide_path(real)
             elif is_dir and name != NOT_SEARCHED:
                 pending.append(entry.path)
+
+
+def _protect_link_targets(survey: Survey, protected: ProtectedPaths) -> None:
+    """Protect what links below protected names lead to, and other names of the files there."""
+    links = protected.open_link_index(survey.roots)
+    for path in links.find_targets().paths:
+        if NOT_SEARCHED not in path.parts:  # an installer puts packages there
+            survey.protect_or_forbid_creation(path)
+    several = set[tuple[int, int]]()
+    for entry in (*map(Path, survey.known), *links.iterate_files_inside()):
+        with suppress(OSError):
+            status = os.lstat(entry)
+            if status.st_nlink > 1 and stat.S_ISREG(status.st_mode):
+                several.add((status.st_dev, status.st_ino))
+    inodes = {inode for _, inode in several}
+    for folder in survey.folders if several else ():
+        for entry in _list_entries_or_empty(folder):
+            if entry.inode() in inodes:
+                status = entry.stat(follow_symlinks=False)
+                if (status.st_dev, status.st_ino) in several:
+                    survey.protect_path(Path(entry.path))
 
 
 def _protect_bare_repository(git: Path, survey: Survey) -> None:
@@ -217,16 +240,10 @@ def _protect_git_directory(
 
 def _protect_linked_worktree(git_file: Path, survey: Survey, configs: Sequence[Path]) -> None:
     """Handle a `.git` file, provided its repository confirms the worktree: the file alone must not open a folder."""
-    try:
-        own = _resolve_pointer(
-            git_file.parent, read_file(git_file).decode().strip().removeprefix("gitdir:").strip()
-        )
-        common = _resolve_pointer(own, read_file(own / "commondir").decode().strip())
-        back = _resolve_pointer(own, read_file(own / "gitdir").decode().strip())
-    except (OSError, UnicodeDecodeError):
+    linked = read_linked_worktree(Path(os.path.realpath(git_file.parent)))
+    if linked is None:
         return
-    if back != git_file or own.parent != common / "worktrees" or not (common / "objects").is_dir():
-        return
+    own, common = linked.own, linked.common
     survey.mounts.add_writable(common)
     survey.mounts.add_writable(own)
     _protect_git_directory(common, survey, configs, git_file.parent)
@@ -253,10 +270,6 @@ def link_target_or_empty(path: str) -> str:
         return str(Path(path).readlink())
     except OSError:
         return ""
-
-
-def _resolve_pointer(base: Path, name: str) -> Path:
-    return Path(os.path.realpath(base / name))
 
 
 Stamp = tuple[int, int, int]
