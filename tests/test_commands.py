@@ -128,6 +128,7 @@ def test_what_has_no_commands_form_is_a_prompt(place: Place, prompt: str) -> Non
     assert [e.message for e in told if e.type == "error"] == []
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("prompt", "code", "says"),
     [
@@ -169,6 +170,7 @@ def test_a_skill_is_called_by_its_name(place: Place) -> None:
     )
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("text", "says"),
     [
