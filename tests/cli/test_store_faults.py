@@ -199,8 +199,6 @@ def test_an_odd_agent_file_is_one_line(front: str, tmp_path: Path) -> None:
     folder = tmp_path / ".interlock" / "agents"
     put(folder / "odd.md", f"---\ndescription: odd\n{front}\n---\nDo it.\n")
     found = load_agents(Folders(tmp_path / "nowhere", tmp_path, trusted=False))
-    (told,) = [*found.list_warnings(), *found.list_notes()]
-    assert "odd.md" in told and "\n" not in told and len(told) < 1000
-    assert ("odd" in found.by_name) == ("input_schema" not in front), (
-        "without the rest it is still that agent"
-    )
+    told = [*found.list_warnings(), *found.list_notes()]
+    assert all("odd.md" in line and "\n" not in line and len(line) < 1000 for line in told) and len(told) < 2
+    assert ("odd" in found.by_name) == (not found.list_warnings())
