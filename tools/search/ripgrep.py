@@ -230,7 +230,7 @@ class Grep:
         if not paths:
             return [], set()
         texts = await run_in_thread(self._read_other_texts, paths, search)
-        self.unread_files = texts.skipped
+        self.unread_files = max(self.unread_files, texts.skipped)  # a search is repeated for context
         stdin = replace(search, paths=(Path("-"),), most_per_file=0)
         ended = await self._run_ripgrep(capped_ripgrep_argv(self._program, stdin), search, texts.stream)
         rows = await asyncio.to_thread(lambda: list(parse_ripgrep_lines(ended.output)))
