@@ -240,22 +240,14 @@ def parse_builtin_command(text: str) -> tuple[SlashCommand, str] | None:
     return (COMMANDS[found[1]], (found[2] or "").strip()) if found and found[1] in COMMANDS else None
 
 
-def expand_skill_name(text: str, extensions: ExtensionReader) -> str:
-    """Return the prompt as the run is given it: a skill's name becomes a request to use the skill."""
-    found = _TYPED.match(text.strip())
-    known = (
-        found
-        and found[1] in extensions.get_extensions().skills
-        and found[1] not in extensions.get_extensions().commands
-    )
-    return f"Use the skill {found[1]!r}. {found[2] or ''}".strip() if found and known else text
-
-
 def available_commands_update(extensions: ExtensionReader) -> Update:
     """Return the update that lists all commands, for the client to complete."""
     found = extensions.get_extensions()
     rows = {name: (command.summary, command.hint) for name, command in COMMANDS.items()}
-    rows = {name: (about, "what to add") for name, about in {**found.skills, **found.commands}.items()} | rows
+    own = {
+        name: (about, found.argument_hints.get(name, "what to add")) for name, about in found.commands.items()
+    }
+    rows = {**own, **rows}
     commands = [
         {"name": name, "description": about, **({"input": {"hint": hint}} if hint else {})}
         for name, (about, hint) in rows.items()

@@ -117,7 +117,6 @@ class EditorSession:
         await self._ask_to_attach_outside_files(contents)
         if self._cancelled:
             return None
-        contents.text = prompts.expand_skill_name(contents.text, self._extensions)
         if talk.busy:  # a question that was open when the session was loaded: the prompt comes in its place
             self._withdraw_question()
             while talk.busy and not self._cancelled:
