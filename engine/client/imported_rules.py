@@ -208,6 +208,8 @@ def read_opencode_permissions(permission: object) -> ImportedRules:
                     made.add(text, decision, "*")
             elif tools is None or decision is None:
                 made.leave_out(text, "Interlock has nothing of this name")
+            elif key == "bash" and (pattern, decision) == ("*", "ask_user"):
+                made.leave_out(text, "commands ask already")
             elif key == "bash":
                 _add_opencode_command(made, text, decision, pattern, place)
             elif pattern != "*":
@@ -226,7 +228,7 @@ def _add_opencode_command(made: _Collector, text: str, decision: str, pattern: s
     # There, `git *` is also `git` alone, and `git*` any word that begins so.
     made.add_command(text, decision, pattern)
     for _, rule in made.found.rules[before:]:
-        rule["priority"] = min(300 + place, 999)
+        rule["priority"] = min(200 + place, 999)
 
 
 def read_roo_commands(settings: Mapping[str, Any]) -> ImportedRules:

@@ -196,6 +196,9 @@ class _SecretFree:
         if parts.password and not _VARIABLE.search(parts.password):
             hidden = self._variable(f"{self._prefix}_PASSWORD", parts.password)
             text = text.replace(f":{parts.password}@", f":{hidden}@", 1)
+        elif parts.username and (any(find_secret_shapes(parts.username)) or _looks_random(parts.username)):
+            hidden = self._variable(f"{self._prefix}_TOKEN", parts.username)
+            text = text.replace(f"{parts.username}@", f"{hidden}@", 1)
         for pair in parts.query.split("&"):
             name, _, one = pair.partition("=")
             if (
@@ -220,7 +223,7 @@ class _SecretFree:
         return "${" in value and rest != value.strip() and (not rest or _is_open(rest))
 
     def _variable(self, name: str, value: str) -> str:
-        """Return a variable in place of a value; one of the server's own if another has this name for something else."""
+        """Return a variable in place of a value; none that stands for another value."""
         made = _NOT_IN_NAMES.sub("_", name).strip("_").upper() or f"{self._prefix}_KEY"
         made = f"_{made}" if made[0].isdigit() else made
         if self._values.setdefault(made, value) != value:
