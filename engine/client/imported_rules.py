@@ -10,8 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, islice, product
 from typing import Any, NamedTuple, cast
 
-from interlock.services.policy.rule import USER
-from interlock.services.policy.rule_files import RuleText, parse_rule_files
+from interlock.services.secrets.redaction import Redactor, find_secret_shapes
 from interlock.state.names import OTHER_NAMES, mcp_tool_name
 
 _PRIORITY = {"deny": 900, "ask_user": 600, "allow": 300}
@@ -31,6 +30,7 @@ _SPECIAL = re.compile(r"[$`\\?\[\]{}~!#<>|;&()\n\r'\"]")
 _ENTRY = re.compile(r"([^()\s]+)(?:\((.*)\))?", re.DOTALL)
 _HOST = re.compile(r"domain:([A-Za-z0-9.-]+)")
 _MOST_PREFIXES = 200
+_LONGEST_TEXT = 200
 
 NO_WHOLE_SHELL = "it allows every command. For one run: -y; for good, write a rule"
 NO_WHOLE_EDIT = "it allows every edit. For one run: --approval-mode auto_edit"
@@ -55,11 +55,6 @@ class ImportedRules(NamedTuple):
             lines += [f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in rule.items()]
         return "\n".join(lines) + "\n"
 
-    def find_problems(self) -> list[str]:
-        """Return what is wrong with the file, which would be a bug of ours."""
-        text = RuleText("imported", USER, self.render_file(["there"]))
-        return [problem.text for problem in parse_rule_files([text])[1]]
-
 
 class _Collector:
     def __init__(self) -> None:
@@ -68,11 +63,14 @@ class _Collector:
     def add(self, text: str, decision: str, tools: str | Sequence[str], **conditions: Any) -> None:
         names = tools if isinstance(tools, str) else [*tools]
         rule = {"toolName": names, **conditions, "decision": decision, "priority": _PRIORITY[decision]}
+        if any(find_secret_shapes(f"{text} {json.dumps(conditions)}")):
+            return self.leave_out(text, "a key stands in it")
         if all(rule != other for _, other in self.found.rules):
-            self.found.rules.append((text, rule))
+            self.found.rules.append((text[:_LONGEST_TEXT], rule))
+        return None
 
     def leave_out(self, text: str, why: str) -> None:
-        self.found.left_out.append((text, why))
+        self.found.left_out.append((Redactor()(text), why))
 
     def add_command(self, text: str, decision: str, pattern: str) -> None:
         """Add a pattern of commands: `npm test`, `npm run *`, `git log:*`."""
@@ -85,6 +83,8 @@ class _Collector:
             return self.add(text, decision, _SHELL)
         if special := _SPECIAL.search(prefix):
             return self.leave_out(text, f"a rule can't say what {special[0]!r} stands for")
+        if not has_more and decision == "allow" and prefix.endswith("*"):
+            prefix, has_more = prefix.rstrip("*").rstrip(), True  # `git log*`, but for `git logs`
         if "*" in prefix and decision == "allow":
             return self.leave_out(
                 text, "a rule allows a prefix or a whole command; `*` stands within this one"
@@ -156,7 +156,7 @@ def read_codex_rules(text: str) -> ImportedRules:
         raise ValueError(f"expected prefix_rule(…), {error}") from None
     for line in body:
         call = line.value if isinstance(line, ast.Expr) and isinstance(line.value, ast.Call) else None
-        shown = " ".join(ast.unparse(line).split())[:120]
+        shown = " ".join(ast.unparse(line).split())
         try:
             given = {one.arg: ast.literal_eval(one.value) for one in call.keywords} if call else {}
         except ValueError:
@@ -171,7 +171,7 @@ def read_codex_rules(text: str) -> ImportedRules:
             [" ".join(one) for one in islice(product(*words), _MOST_PREFIXES + 1)] if odd is None else []
         )
         if odd is not None or len(prefixes) > _MOST_PREFIXES:
-            why = f"a rule can't say {odd!r}" if odd is not None else "it stands for too many commands"
+            why = "it stands for too many commands" if odd is None else "a rule can't say one of its words"
             made.leave_out(shown, why)
             continue
         made.add(shown, decision, _SHELL, commandPrefix=prefixes)

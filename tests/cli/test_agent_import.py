@@ -17,6 +17,8 @@ from patience import HANG_S
 from warm import Warm
 
 from interlock.engine.client.imported_servers import CLAUDE, read_imported_servers
+from interlock.services.policy.rule import USER
+from interlock.services.policy.rule_files import load_rules
 
 KEY = "ghp_0123456789abcdefghijABCDEFGHIJ012345"
 SERVERS = {
@@ -26,7 +28,14 @@ SERVERS = {
     "odd": {"url": 5},
 }
 RULES = {
-    "allow": ["Bash(npm run test:*)", "Bash", "Edit(src/**)", "mcp__github__list"],
+    "allow": [
+        "Bash(npm run test:*)",
+        "Bash",
+        "Edit(src/**)",
+        "mcp__github__list",
+        "Bash(git log*)",
+        f"Bash(x {KEY})",
+    ],
     "deny": ["Bash(rm -rf *)"],
     "defaultMode": "acceptEdits",
 }
@@ -58,7 +67,7 @@ def test_what_claude_code_keeps_is_shown_then_taken_over_once(run: Run, home: Pa
     for line in (
         "servers      github → ~/.interlock/settings.json (needs GITHUB_TOKEN)",
         "another server of this name is there, and stays",
-        "permissions  3 rules → ~/.interlock/policies/claude.toml",
+        "permissions  4 rules → ~/.interlock/policies/claude.toml",
         "permissions  allow Bash: it allows every command.",
         "permissions  defaultMode acceptEdits: ",
         "servers      odd: url: Input should be a valid string",
@@ -73,7 +82,7 @@ def test_what_claude_code_keeps_is_shown_then_taken_over_once(run: Run, home: Pa
     assert {name: after[name] for name in before if "/.claude" in name} == {
         name: text for name, text in before.items() if "/.claude" in name
     }
-    written = "".join(text for name, text in after.items() if "/.interlock/" in name)
+    written = shown.out + "".join(text for name, text in after.items() if "/.interlock/" in name)
     assert not any(secret in written for secret in (KEY, "hunter2", "secret-word"))
     memory = after[str(home / ".interlock/AGENTS.md")]
     assert memory.startswith("Mine.\n") and "More of it." in memory
@@ -81,7 +90,13 @@ def test_what_claude_code_keeps_is_shown_then_taken_over_once(run: Run, home: Pa
     assert settings["ui"] == ours["ui"] and settings["mcpServers"]["ours"] == {"command": "mine"}
     assert settings["mcpServers"]["notes"]["env"] == {"DB": "${DB}", "LEVEL": "debug"}
     assert settings["mcpServers"]["github"]["headers"] == {"Authorization": "Bearer ${GITHUB_TOKEN}"}
-    for command, decision in (("npm run test x", "allow"), ("rm -rf build", "deny"), ("npm run dev", "ask")):
+    assert load_rules([(home / ".interlock/policies/claude.toml", USER)])[1] == []
+    for command, decision in (
+        ("npm run test x", "allow"),
+        ("rm -rf build", "deny"),
+        ("git log", "allow"),
+        ("npm run dev", "ask"),
+    ):
         checked = run("policy", "check", "run_shell_command", json.dumps({"command": command}))
         assert checked.out.startswith(decision), command
     assert "Use tabs." in run("memory").out
