@@ -56,7 +56,7 @@ _LISTED = {
         ("draw", "export RUN", "Export a run as HTML, Markdown or JSON"),
         (
             "travel",
-            "import --agent NAME|--from URL",
+            "import --agent NAME",
             "Take over another agent's files, or a LangGraph thread",
         ),
     ),
