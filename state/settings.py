@@ -183,6 +183,12 @@ class ContextSettings(Section):
         return [self.file_name] if isinstance(self.file_name, str) else self.file_name
 
 
+class FilesSettings(Section):
+    encodings: dict[str, str] = Field(default_factory=dict[str, str])
+    """Pattern of files, as in `.gitignore`, → their encoding, such as `"*.txt": "gb18030"`: where a file's bytes don't
+    tell. The last pattern that matches counts."""
+
+
 class SearchSettings(Section):
     embeddings: str = ""
     """Embedding model compared besides words: a Gemini id, `openai:MODEL` (at OPENAI_BASE_URL, any server) or
@@ -215,6 +221,23 @@ class SnapshotSettings(Section):
     """Larger files are skipped."""
     max_files: int = Field(100_000, alias="maxFiles", ge=0)
     """In a workspace with more files, such as a home directory, nothing is kept."""
+
+
+class WorktreeSettings(Section):
+    """Git worktrees in which runs work: `--worktree`, `interlock worktrees`."""
+
+    enabled: bool = False
+    """Start each conversation in a new worktree, if the folder is in a git repository and is no worktree itself."""
+    folder: str = ""
+    """Where to make them: absolute, from `~/`, or in the repository; empty: `REPOSITORY.worktrees`, beside it."""
+    include: list[str] = Field(default_factory=list[str])
+    """Untracked files to copy into a new worktree, in `.gitignore` syntax; also those that `.worktreeinclude` lists."""
+
+    def find_folder(self, main: Path, home: Path) -> Path | None:
+        """The folder for worktrees of a repository; None: the default."""
+        if not self.folder:
+            return None
+        return home / self.folder[2:] if self.folder.startswith("~/") else main / self.folder
 
 
 class McpSettings(Section):
@@ -475,8 +498,10 @@ class Settings(Section):
     telemetry: TelemetrySettings = Field(default_factory=TelemetrySettings.default)
     check: CheckSettings = Field(default_factory=CheckSettings.default)
     snapshots: SnapshotSettings = Field(default_factory=SnapshotSettings.default)
+    worktree: WorktreeSettings = Field(default_factory=WorktreeSettings.default)
     ide: IdeSettings = Field(default_factory=IdeSettings.default)
     context: ContextSettings = Field(default_factory=ContextSettings.default)
+    files: FilesSettings = Field(default_factory=FilesSettings.default)
     search: SearchSettings = Field(default_factory=SearchSettings.default)
     mcp: McpSettings = Field(default_factory=McpSettings.default)
     mcp_servers: dict[str, McpServer] = Field(default_factory=dict[str, McpServer], alias="mcpServers")
