@@ -249,7 +249,7 @@ def _about_paths(entry: PermissionEntry, rule: Rule, tool: str, inner: str, fold
 
 # ---- patterns
 
-_SPECIAL = re.compile(r"[$`\\?\[\]{}~!#<>|;&()\n\r\x00]")
+_SPECIAL = re.compile(r"[$`\\?\[\]{}~!#<>|;&()\n\r\x00\x01]")
 """What bash, or we, may read in another way than as text."""
 _QUOTED_OR_STAR = re.compile(r"'[^']*'|\"[^\"]*\"|\*")
 _STAR = "\x01"
