@@ -175,16 +175,17 @@ def _read_agent(file: DefinitionFile) -> tuple[str, AgentDefinition, list[str]]:
         notes = [problem] if problem else []
         if not fields and not file.path.name.endswith((".agent.md", ".chatmode.md")):
             raise ValueError(problem or "it has no front matter with a description, so it is no agent")
-    if (why := _find_reason_to_skip(fields)) is not None:
+    if (why := _find_reason_to_skip(file, fields)) is not None:
         raise ValueError(why)
     definition, more = _build_definition(file, fields, body.strip())
     return definition.name, definition, [*notes, *more, *note_unknown_fields(fields, file.row)]
 
 
-def _find_reason_to_skip(fields: Mapping[str, Any]) -> str | None:
+def _find_reason_to_skip(file: DefinitionFile, fields: Mapping[str, Any]) -> str | None:
     if to_flag(fields.get("disable")) or to_flag(fields.get("disabled")):
         return "its file disables it"
-    return "it is a primary agent (mode)" if fields.get("mode") == "primary" else None
+    is_primary = "mode" in file.row.fields and fields.get("mode") == "primary"
+    return "it is a primary agent (mode)" if is_primary else None
 
 
 def _build_definition(
