@@ -25,6 +25,7 @@ from interlock.services.context.definition_files import (
 from interlock.services.context.front_matter import parse_front_matter, to_flag, to_list, to_text
 from interlock.services.context.tool_names import resolve_tool_names
 from interlock.services.files.disk import read_text_file
+from interlock.state.names import SHORT
 from interlock.state.subagent import BUILT_IN, INVESTIGATOR, AgentDefinition, Report
 from interlock.state.text import did_you_mean, first_validation_error, replace_surrogates, schema_violation
 from interlock.state.tooling import Tool, restrict_field
@@ -236,11 +237,15 @@ def _read_model(value: object) -> str:
     """Return the model that a file names, by a name of ours as far as that is possible."""
     names = cast("list[object]", value) if isinstance(value, list) else [value]
     text = next((to_text(name).strip() for name in names if to_text(name).strip()), "")
-    text = re.sub(r"\s*(\(copilot\)|\[[^\]]*\])$", "", text)  # VS Code's, Cursor's
+    text = re.sub(r"\s*(\([^)]*\)|\[[^\]]*\])$", "", text)  # VS Code's, Cursor's
+    if " " in text:  # as VS Code shows it: `Claude Sonnet 4.5`
+        text = next((word for word in text.casefold().split() if word in SHORT), "inherit")
     if not text or text.casefold() in ("inherit", "default", "auto"):
         return "inherit"
+    if text[0].isupper() and text.isascii() and not {*"/:"} & {*text}:
+        text = text.casefold()  # `GPT-5`, `Sonnet`
     provider, slash, name = text.partition("/")
-    return f"{provider}:{name}" if slash and provider and name and "/" not in name else text
+    return f"{provider}:{name}" if slash and provider and name else text
 
 
 _NO_WRITING = {
