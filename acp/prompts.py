@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from urllib.parse import unquote, urlsplit
 
-from interlock.acp.session_updates import Update
+from interlock.acp.session_updates import Update, UpdateRenderer
 from interlock.acp.wire import PARAMS, RpcError
 from interlock.engine.client import choices, travel
 from interlock.engine.client.user_extensions import ExtensionReader
@@ -149,6 +149,7 @@ class CommandSession(Protocol):
     """What commands need of an editor's session."""
 
     conversation: "Conversation"
+    renderer: UpdateRenderer
 
     def send_agent_message(self, text: str) -> None:
         """Show a text as the agent's."""
@@ -206,6 +207,11 @@ async def _fork_run(session: CommandSession, _: str) -> None:
     await session.switch_run_quietly(lambda: travel.fork_conversation(session.conversation))
 
 
+async def _start_in_worktree(session: CommandSession, name: str) -> None:
+    await travel.start_in_worktree(session.conversation, name)
+    session.renderer.workspace = session.conversation.workspace
+
+
 async def _compress_conversation(session: CommandSession, _: str) -> None:
     travel.compress_conversation(session.conversation)
 
@@ -228,6 +234,9 @@ COMMANDS: Mapping[str, SlashCommand] = {
         "Go back to one of your prompts, with the files", "prompts to go back", _rewind_to_prompt
     ),
     "fork": SlashCommand("Continue in a fork of this run, in the same folder", "", _fork_run),
+    "worktree": SlashCommand(
+        "Start a new conversation in a git worktree on a branch of its own", "name", _start_in_worktree
+    ),
     "compress": SlashCommand("Compress the conversation into a summary", "", _compress_conversation),
     "plan": SlashCommand("Plan first, and change nothing until you approve the plan", "prompt", _start_plan),
     "continue": SlashCommand("Resume a run that stopped midway", "", _continue_run),

@@ -73,6 +73,12 @@ def _add_folder_and_trust_flags(session: Session, arguments: list[str]) -> list[
     return [*_add_folder_flag(session, arguments), *(["--skip-trust"] if session.options.skip_trust else [])]
 
 
+def _add_main_folder_flags(session: Session, arguments: list[str]) -> list[str]:
+    """The folder that the session began in: its worktree may be the one to merge or remove."""
+    folder = (session.options.worktree or {}).get("repository") or str(session.workspace)
+    return [*arguments, "-C", folder, *(["--skip-trust"] if session.options.skip_trust else [])]
+
+
 async def _run_memory_command(session: Session, arguments: str) -> None:
     """What follows `add` is the text as it was typed: `don't use tabs`."""
     action, _, text = arguments.strip().partition(" ")
@@ -217,6 +223,11 @@ _LISTED = (
         aliases="new reset",
     ),
     SlashCommand(
+        "worktree [NAME]",
+        "Start a new conversation in a git worktree on a branch of its own",
+        command_actions.start_in_worktree,
+    ),
+    SlashCommand(
         "resume [RUN]",
         "Resume another run of this folder",
         command_actions.resume_named_or_picked_run,
@@ -263,6 +274,11 @@ _LISTED = (
     ),
     SlashCommand("copy", "Copy the last answer to the clipboard", command_actions.copy_last_answer),
     _build_cli_command("approvals [RUN]", "List open requests, across all runs"),
+    _build_cli_command(
+        "worktrees [merge|remove NAME]",
+        "List, merge or remove the git worktrees of this repository",
+        _add_main_folder_flags,
+    ),
     _build_cli_command("runs [--all]", "List runs; `/runs rm RUN` deletes one", aliases="sessions"),
     _build_cli_command("tools", "List the tools available to the model"),
     SlashCommand(
@@ -306,7 +322,19 @@ _LISTED = (
     ),
 )
 
-_WAITING = ("plan", "loops", "compress", "clear", "resume", "fork", "rewind", "undo", "init", "run")
+_WAITING = (
+    "plan",
+    "loops",
+    "compress",
+    "clear",
+    "worktree",
+    "resume",
+    "fork",
+    "rewind",
+    "undo",
+    "init",
+    "run",
+)
 """Commands that wait while the agent works, which they would disturb."""
 COMMANDS: dict[str, SlashCommand] = {one.name: replace(one, waits=one.name in _WAITING) for one in _LISTED}
 _BY_ALIAS = {alias: command for command in COMMANDS.values() for alias in command.aliases.split()}
