@@ -132,6 +132,10 @@ class Workspace(Protocol):
         """Posix path relative to the workspace, or absolute in an included directory; for people and models."""
         ...
 
+    def confirm_encoding(self, pattern: str, encoding: str) -> None:
+        """Take files that match a pattern to be in this encoding, where their bytes don't tell."""
+        ...
+
     def read_conventions(self, path: Path) -> FileConventions:
         """What `.gitattributes`, `.editorconfig` and settings say about a file."""
         ...

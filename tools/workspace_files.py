@@ -6,7 +6,7 @@ import os
 import stat
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from io import BufferedReader
 from pathlib import Path
 from typing import Literal
@@ -130,6 +130,8 @@ def prepare_write_target(
     )
     conventions = context.workspace.read_conventions(path)
     file = None if before is None or not text else decode_text_file(before, conventions, path.name)
+    if file and context.accepts_guess:
+        file = replace(file, encoding=replace(file.encoding, is_guess=False))
     if text and before is not None and file is None:
         raise ToolError("not_text", f"{shown!r} is binary, not text; change it with a command.")
     return WriteTarget(path, shown, before, file, conventions)

@@ -61,8 +61,7 @@ class FolderWorkspace:
         buffers: Buffers | None = None,
         encodings: Mapping[str, str] | None = None,
     ) -> None:
-        self.confirmed_encodings = list((encodings or {}).items())
-        """Patterns of files, and the encoding that a person confirmed for them; the last that matches counts."""
+        self._encodings = list((encodings or {}).items())
         self.protected_paths = protected or ProtectedPaths()
         self.buffers = buffers
         # Whole tool outputs are stored there and may be read too.
@@ -170,7 +169,11 @@ class FolderWorkspace:
 
     def read_conventions(self, path: Path) -> FileConventions:
         """See `Workspace.read_conventions`."""
-        return read_conventions(path, self.confirmed_encodings, self.display_path(path))
+        return read_conventions(path, self._encodings, self.display_path(path))
+
+    def confirm_encoding(self, pattern: str, encoding: str) -> None:
+        """See `Workspace.confirm_encoding`."""
+        self._encodings.append((pattern, encoding))
 
     def find_protection(self, path: str) -> Protection | None:
         """See `Workspace.find_protection`. Checks both the path as written and its target."""
