@@ -184,6 +184,8 @@ class RunConfig:
     redact: Redactor
     defined_tools: Mapping[str, Tool]
     """Those that start agents, activate skills and switch modes."""
+    project_env: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Variables that the project sets for commands, hooks and servers."""
     discovered: Mapping[str, Tool] = field(default_factory=dict[str, Tool])
     """Set once the project's discovery command has run."""
 
@@ -226,7 +228,7 @@ class RunConfig:
     def tool_env(self) -> Mapping[str, str]:
         """The environment passed to commands, hooks and servers."""
         made = foreign_run_environment if self.options.repository else tool_environment
-        return made(self.env, rules=self.settings.security.environment)
+        return made({**self.project_env, **self.env}, rules=self.settings.security.environment)
 
 
 def merge_input_into_options(options: Options, input: WorkflowInput) -> Options:
@@ -322,6 +324,7 @@ def prepare_run(options: Options, needs_model: bool) -> RunConfig:
         hooks=hooks,
         sandbox=sandbox,
         defined_tools=defined_tools,
+        project_env=configuration.loaded_settings.project_env,
         redact=copy(own_redactor()),  # a run learns secrets of its own
     )
 
