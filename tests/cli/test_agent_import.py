@@ -109,6 +109,14 @@ def test_what_claude_code_keeps_is_shown_then_taken_over_once(run: Run, home: Pa
     assert states["servers", "github"] == states["memory", "~/.claude/CLAUDE.md"] == "same"
     assert states["servers", "ours"] == "differs" and "DB" in again["unset_variables"]
 
+    own = home / ".interlock/policies/claude.toml"
+    own.write_text(f"{own.read_text()}\n# mine\n")
+    put(home / ".claude/CLAUDE.md", "Use blanks.")
+    kept = contents(home)
+    third = run("import", "--agent", "claude", "--yes", "--json").json
+    found = {(item["kind"], item["state"]) for item in third["items"]}
+    assert {("permissions", "differs"), ("memory", "differs")} <= found and contents(home) == kept
+
 
 def test_codex_opencode_and_roo_code(run: Run, home: Path) -> None:
     rules = (
