@@ -174,3 +174,20 @@ def test_descriptions_keep_to_their_budget_and_each_name_is_there(lengths: list[
     shown = [line.partition(": ")[2] for line in lines]
     assert sum(map(len, shown)) <= budget
     assert is_cut == (shown != [text for _, text in described])
+
+
+def test_a_skill_of_a_folder_below_or_with_paths_is_named_when_the_model_works_there(place: Place) -> None:
+    put(place.work / "apps/web/.claude/skills/deploy/SKILL.md", "---\ndescription: How to deploy.\n---\nPush it.")
+    put(place.work / ".claude/skills/sql/SKILL.md", "---\ndescription: Queries.\npaths: '**/*.sql'\n---\nUse joins.")
+    put(place.work / "apps/web/a.txt", "one")
+    put(place.work / "b.sql", "select")
+    assert "deploy" not in declared(place, skip_trust=True)
+    assert "- sql: for **/*.sql" in declared(place, skip_trust=True)
+    looks = [says("read_file", file_path="apps/web/a.txt"), says("read_file", file_path="b.sql")]
+    read_it = says("activate_skill", name="apps/web:deploy")
+    told = json.dumps(play(place, "go", *looks, read_it, skip_trust=True).output["history"])
+    assert "skill apps/web:deploy" in told and "How to deploy." in told and "Push it." in told
+    assert "skill sql" in told and "Queries." in told
+    assert "How to deploy." not in json.dumps(play(place, "go", looks[0]).output["history"])
+    outside = read(place, {"name": "../x:deploy"}, skip_trust=True)
+    assert "no skill has this name" in outside["error"]["message"]
