@@ -18,7 +18,11 @@ from interlock.services.config.claude_settings import read_claude_settings
 from interlock.services.config.formats import load_dotenv, parse_yaml, split_front_matter
 from interlock.services.config.server_files import FORMATS, find_server_format, read_server_tables
 from interlock.services.config.settings import FOLDERS, load_settings, read_json_object
-from interlock.services.files.agent_files import AgentFileKind
+from interlock.services.files.agent_files import (
+    AgentFileKind,
+    find_agent_files,
+    find_unread_agent_files,
+)
 from interlock.services.files.claude_denials import CLAUDE_SETTINGS
 from interlock.services.files.disk import make_private_directory, read_file
 from interlock.services.files.filesystem import lock_folder, replace_private_file_holding_lock
@@ -435,9 +439,56 @@ def list_files_shown_for_trust(root: Path, home: Path) -> list[ProjectFile]:
     graphs = [ProjectFile(listing, tuple(describe_file_effects(listing)))] if listing.is_file() else []
     definitions = _describe_definitions(root, home)
     needing = [file for file in list_files_needing_trust(root, home) if file.path not in definitions]
-    files = [*needing, *_repository_files_needing_trust(root, home), *definitions.values(), *graphs]
+    around = _repository_files_needing_trust(root, home)
+    files = [*needing, *around, *definitions.values(), *_hiding_files(root), *graphs]
     notes = _notes_on_settings(root, home)
     return [file._replace(runs=(*file.runs, *_notes_about(file.path, notes))) for file in files]
+
+
+def _hiding_files(root: Path) -> Iterator[ProjectFile]:
+    """Yield the ignore files of other agents, which count in an untrusted folder, too."""
+    for _row, file in find_agent_files("ignore", root):
+        yield ProjectFile(file, ("hides files from tools, trusted or not",))
+
+
+class AgentFileUse(NamedTuple):
+    """One file of another agent, as `interlock doctor` shows it."""
+
+    kind: AgentFileKind
+    path: Path
+    text: str
+    """What counts of it, or why it isn't used."""
+    used: bool
+
+
+_OTHER_KINDS: tuple[AgentFileKind, ...] = ("servers", "hooks", "permissions", "ignore")
+
+
+def describe_other_agents_files(root: Path, home: Path, *, trusted: bool) -> Iterator[AgentFileUse]:
+    """Yield a folder's files of servers, hooks, permissions and hidden files that other agents read, used or not."""
+    for kind in _OTHER_KINDS:
+        for _row, file in find_agent_files(kind, root):
+            if real_path(file) == real_path(home / file.relative_to(root)):
+                continue
+            if kind == "ignore":
+                yield AgentFileUse(kind, file, "hides files from tools", used=True)
+            elif text := _summarize_agent_file(kind, file):
+                why = "" if trusted else "the folder isn't trusted (interlock trust)"
+                yield AgentFileUse(kind, file, why or text, used=not why)
+        for row, file in find_unread_agent_files(kind, root):
+            yield AgentFileUse(kind, file, row.unread, used=False)
+
+
+def _summarize_agent_file(kind: AgentFileKind, file: Path) -> str:
+    """Return what a file holds of a kind, in words; empty if nothing. `interlock trust` says more."""
+    lines = [*describe_file_effects(file)]
+    starts = {"servers": "MCP server ", "hooks": "hook ", "permissions": "permission "}
+    found = [line for line in lines if line.startswith(starts[kind])]
+    if not found:
+        return next((line for line in lines if line.startswith("(can't be read")), "")
+    unused = [line for line in found if "(doesn't count" in line or "(asks instead" in line]
+    names = f"{len(found)} {starts[kind].strip()}{'s' if len(found) > 1 else ''}"
+    return names + (f"; of them {join_up_to(unused, _MOST)}" if unused else "")
 
 
 def _repository_files_needing_trust(root: Path, home: Path) -> Iterator[ProjectFile]:
