@@ -1,7 +1,7 @@
 """skills: the skills (agentskills.io) of the project and the user, and the tools that read and find them."""
 
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from itertools import islice
@@ -25,16 +25,17 @@ from interlock.services.context.definition_files import (
 )
 from interlock.services.context.front_matter import parse_front_matter, to_flag, to_list, to_text
 from interlock.services.context.memory import resolve_readable_in_roots
-from interlock.services.context.rule_conditions import matches_patterns
 from interlock.services.context.tool_names import resolve_tool_names
 from interlock.services.files.agent_files import find_agent_files
 from interlock.services.files.disk import read_file
 from interlock.services.files.filesystem import UnreadableError, read_truncated_text
+from interlock.services.files.protected import resolve_links, to_absolute_path
 from interlock.state.calls import ToolError, ToolResult
 from interlock.state.command import list_shell_lines
 from interlock.state.context import CustomCommand
 from interlock.state.text import replace_surrogates
 from interlock.state.tooling import Tool, ToolContext
+from interlock.state.workspace import PathRefused, Workspace
 from interlock.tools.control import ACTIVATE_SKILL, FIND_SKILLS, ActivateSkillArgs, FindSkillsArgs
 
 SKILL = "SKILL.md"
@@ -122,15 +123,29 @@ def find_nested_skill(root: Path, name: str) -> Skill | None:
     return None
 
 
-def find_skills_near(root: Path, skills: Mapping[str, Skill], path: str, *, trusted: bool) -> Iterator[Skill]:
-    """Yield the skills that count for a file of the workspace: those that name it by `paths`, and nested ones.
+def list_folders_below_root(paths: Iterable[str], workspace: Workspace) -> list[Path]:
+    """Return the folders between a workspace and some files of it that tools may read, each once."""
+    root, found = workspace.root, dict[Path, None]()
+    for path in paths:
+        try:
+            real = resolve_links(to_absolute_path(path, root))
+            if real.is_relative_to(root) and workspace.resolve_readable(path) == real:
+                below = [root / folder for folder in real.relative_to(root).parents if folder.parts]
+                found |= dict.fromkeys(reversed(below))
+        except PathRefused:
+            continue
+    return [*found]
 
-    `path`: relative to the root."""
-    yield from (s for s in skills.values() if s.for_model and matches_patterns(path, s.paths, "anywhere"))
-    for folder in reversed(PurePath(path).parents[:-1]) if trusted else ():
-        for skill in load_nested_skills(root, root / folder).by_name.values():
-            if skill.for_model and (not skill.paths or matches_patterns(path, skill.paths, "anywhere")):
-                yield skill
+
+def describe_nested_skills(root: Path, folder: Path) -> str:
+    """Return the skills of a folder below a root, a line each with its file; empty if it has none."""
+    found = [skill for skill in load_nested_skills(root, folder).by_name.values() if skill.for_model]
+    described = [(f"{s.name} ({Path(s.source).relative_to(root)})", _describe_for_list(s)) for s in found]
+    return "\n".join(list_within_budget(described, _BUDGET, _LONGEST_DESCRIPTION)[0])
+
+
+def _describe_for_list(skill: Skill) -> str:
+    return f"{skill.description} (For {', '.join(skill.paths)}.)" if skill.paths else skill.description
 
 
 def _choose_free_name(file: DefinitionFile, own: str, root: Path, taken: Mapping[str, object]) -> str:
@@ -209,10 +224,8 @@ def build_skill_tools(skills: Mapping[str, Skill], root: Path | None = None) -> 
     offered = {name: skill for name, skill in skills.items() if skill.for_model}
     if not offered:
         return {}
-    always = [(name, skill.description) for name, skill in offered.items() if not skill.paths]
-    lines, is_cut = list_within_budget(always, _BUDGET, _LONGEST_DESCRIPTION)
-    lines += [f"- {skill.name}: for {', '.join(skill.paths)}" for skill in offered.values() if skill.paths]
-    is_cut = is_cut or len(always) < len(offered)
+    described = [(name, _describe_for_list(skill)) for name, skill in offered.items()]
+    lines, is_cut = list_within_budget(described, _BUDGET, _LONGEST_DESCRIPTION)
     if is_cut:
         lines.append(f"Some descriptions are cut or left out: `{FIND_SKILLS.name}` shows them whole.")
     description = "\n".join([ACTIVATE_SKILL.description, "Skills:", *lines])
