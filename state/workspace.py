@@ -111,6 +111,11 @@ class Workspace(Protocol):
         `PathRefused`, and `OSError`: ELOOP if a link appeared on the way meanwhile."""
         ...
 
+    def describe_replaced_root(self) -> str:
+        """Return what became of the workspace's folder since it was last used, as a sentence for the model; empty:
+        nothing."""
+        ...
+
     def record_written_digest(self, path: Path, digest: str | None) -> None:
         """Note the hash of what a tool wrote: a command that changes a protected file afterwards is found by it."""
         ...
