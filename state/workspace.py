@@ -21,7 +21,7 @@ def ignored_path_message(path: str, *, git: bool) -> str:
     """Say what keeps a path from tools: git (`git`) or the agent's own ignore files."""
     if git:
         return f"{path!r} is ignored by git; go on without it, or ask the user to show what is in it."
-    return f"{path!r} is kept from tools by .geminiignore or .rooignore; go on without it."
+    return f"{path!r} is kept from tools by an ignore file or a denial of the folder; go on without it."
 
 
 LeaveOut = Callable[[str, Collection[str], Collection[str]], bool]
@@ -117,6 +117,11 @@ class Workspace(Protocol):
     ) -> AbstractContextManager[OpenDirEntry]:
         """Open a checked real path's directory, following no links; `create_missing` creates missing ones. Raises
         `PathRefused`, and `OSError`: ELOOP if a link appeared on the way meanwhile."""
+        ...
+
+    def describe_replaced_root(self) -> str:
+        """Return what became of the workspace's folder since it was last used, as a sentence for the model; empty:
+        nothing."""
         ...
 
     def record_written_digest(self, path: Path, digest: str | None) -> None:

@@ -163,3 +163,27 @@ def test_a_repository_sets_no_variable_that_programs_obey(name: str) -> None:
 @pytest.mark.parametrize("name", ["COLOR", "DATABASE_NAME", "PORT", "FEATURE_X", "TZ", "DEBUG", "CI"])
 def test_a_repository_sets_other_variables(name: str) -> None:
     assert describe_unused_variable(name, "x") == ""
+
+
+def test_doctor_has_a_row_for_each_file_of_another_agent_used_or_not(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    permissions = {"allow": ["Bash(npm test)", "Bash"], "deny": ["Read(x)"]}
+    files = {
+        ".claude/settings.json": {"permissions": permissions},
+        ".cursor/mcp.json": {"mcpServers": {"a": {"command": "true"}}},
+        ".cursor/hooks.json": {"hooks": {}},
+        ".cursorignore": "secret",
+    }
+    work = tree(tmp_path / "work", files)
+    rows = run("doctor").out
+    assert f"{work}/.cursor/mcp.json: not used; the folder isn't trusted" in rows
+    run("trust", "--yes")
+    rows = run("doctor").out
+    for line in (
+        "/.cursor/mcp.json: 1 MCP server; these count: a",
+        "/.claude/settings.json: 3 permissions; of them permission allow Bash (doesn't count: ",
+        "/.cursor/hooks.json: not used; Interlock runs hooks of .claude",
+        "/.cursorignore: hides files from tools",
+    ):
+        assert line in rows

@@ -193,10 +193,12 @@ def path_kind(workspace: Workspace, path: Path) -> Literal["file", "directory", 
 def resolve_directory(workspace: Workspace, path: str) -> Path:
     """Return the real path of a directory that a call names. Raise `ToolError`: missing, not a directory."""
     real = workspace.resolve_readable(path)
-    kind = path_kind(workspace, real)
-    if kind == "missing":
-        raise to_tool_error(workspace, real, FileNotFoundError())
-    if kind != "directory":
+    try:
+        with workspace.open_parent_directory(real) as place:
+            mode = stat_refusing_links(place).st_mode
+    except OSError as error:
+        raise to_tool_error(workspace, real, error) from error
+    if not stat.S_ISDIR(mode):
         raise ToolError(
             "not_a_directory", f"{workspace.display_path(real)!r} is a file; name the directory around it."
         )

@@ -305,6 +305,16 @@ class FolderWorkspace:
         with self._anchors[folder].open_parent_directory(path, create_missing=create_missing) as place:
             yield place
 
+    def describe_replaced_root(self) -> str:
+        """See `Workspace.describe_replaced_root`."""
+        if not self._anchors[self.root].is_replaced():
+            return ""
+        if self.root.is_dir() and not self.root.is_symlink():
+            return "The workspace's folder was removed and made anew: what was in it before is gone."
+        return (
+            f"The workspace's folder {str(self.root)!r} is gone: it was deleted or moved away. Tell the user."
+        )
+
     def record_written_digest(self, path: Path, digest: str | None) -> None:
         self.protected_paths.record_written_digest(path, digest)
 

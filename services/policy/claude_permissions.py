@@ -251,6 +251,7 @@ def _about_paths(entry: PermissionEntry, rule: Rule, tool: str, inner: str, fold
 
 _SPECIAL = re.compile(r"[$`\\?\[\]{}~!#<>|;&()\n\r\x00\x01]")
 """What bash, or we, may read in another way than as text."""
+_ASSIGNS = re.compile(r"[A-Za-z_]\w*=", re.ASCII)
 _QUOTED_OR_STAR = re.compile(r"'[^']*'|\"[^\"]*\"|\*")
 _STAR = "\x01"
 """Stands for a `*` outside of quotes."""
@@ -280,6 +281,8 @@ def command_regex(pattern: str, *, restricts: bool) -> str:
         words = shlex.split(_QUOTED_OR_STAR.sub(lambda part: part[0] if len(part[0]) > 1 else _STAR, text))
     except ValueError as error:
         raise _InexactError(f"its quotes can't be read: {error}") from None
+    if _ASSIGNS.match(words[0]):
+        raise _InexactError("it sets a variable, which a rule for a command doesn't cover")
     if words[0][:1] in (_STAR, ""):
         raise _InexactError("it names no program")
     if any(
