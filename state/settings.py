@@ -141,6 +141,8 @@ class ToolSettings(Section):
     """Absolute or from `~/`; paths outside the workspace that commands may change or, ending in `:ro`, read."""
     reading_commands: bool = Field(True, alias="readingCommands")
     """Read-only shell commands with plain arguments inside the workspace need no approval: `ls`, `git status`."""
+    diagnostics: bool = True
+    """Tell the model when its edit breaks a file: Python, JSON, TOML or YAML that parsed before and no longer does."""
     browser: str = ""
     """Browser executable for `browser_action`; empty: the first Chromium or Chrome on the PATH."""
     web_search: str = Field("", alias="webSearch")

@@ -27,6 +27,7 @@ from interlock.state.file_names import format_file_name, parse_file_name
 from interlock.state.tooling import FileChange, TargetFile, Tool, ToolContext, ToolRun
 from interlock.state.workspace import ConfirmedEncoding, OpenDirEntry, PathRefused, Workspace
 from interlock.tools.file_content import alike_files_pattern, decode_text_file
+from interlock.tools.new_problems import describe_new_problem
 from interlock.tools.workspace_files import prepare_write_target, read_file_bytes, stat_refusing_links
 
 _MOST_FORESEEN = 100_000_000
@@ -91,7 +92,15 @@ class FileWriteCalls:
         self._changes[_call_key(call)] = change
         if self.workspace.buffers is not None and change.before is not None:
             await asyncio.to_thread(self._save_editor_buffer, Path(change.path), change.before, context.key)
-        return _to_planned(change)
+        return await self._plan_and_name_new_problem(change, context)
+
+    async def _plan_and_name_new_problem(self, change: FileChange, context: ToolContext) -> Planned:
+        """Return what is journaled: a replay, or a drive after a kill, finds the same message."""
+        planned = _to_planned(change)
+        if not context.settings.tools.diagnostics:
+            return planned
+        problem = await asyncio.to_thread(describe_new_problem, change.path, change.before, change.after)
+        return planned.model_copy(update={"message": f"{planned.message}\n{problem}"}) if problem else planned
 
     def _save_editor_buffer(self, path: Path, data: bytes, key: CallKey) -> None:
         """Have the editor save what a change builds on, so that the snapshot has it, and undo brings it back."""
@@ -130,7 +139,7 @@ class FileWriteCalls:
             change = None
         if change is None:
             change = await _compute_change(tool, args, context, {})
-        planned = planned or _to_planned(change)
+        planned = planned or await self._plan_and_name_new_problem(change, context)
         if not _is_same_change(change, planned):
             return _external_change_result(self.workspace, planned)
         return await asyncio.to_thread(self._write_unless_file_changed, change, planned, run.key)

@@ -1,0 +1,94 @@
+"""new_problems: what an edit broke in a file, found by parsing the file before and after: nothing is executed.
+
+A file that had a problem before is never blamed on the edit. Python, JSON, TOML and YAML are parsed.
+"""
+
+import json
+import sys
+import tomllib
+import warnings
+from collections.abc import Callable, Mapping
+from pathlib import PurePath
+from typing import Any
+
+_LARGEST = 64_000
+"""Bytes; parsing more of it, before and after, could take longer than a second."""
+
+
+def describe_new_problem(path: str, before: bytes | None, after: bytes) -> str:
+    """Return a line for the model if a file no longer parses; empty: it does, didn't before, or can't be checked."""
+    find = _FINDERS.get(PurePath(path).suffix.lower())
+    if find is None or before == after or len(after) > _LARGEST or not after.strip():
+        return ""
+    if (problem := _find(find, after)) is None:
+        return ""
+    if before is not None and before.strip() and (len(before) > _LARGEST or _find(find, before) is not None):
+        return ""
+    return f"The file doesn't parse now: {problem}"
+
+
+def _find(find: Callable[[bytes], str | None], data: bytes) -> str | None:
+    try:
+        return find(data)
+    except (RecursionError, MemoryError):  # nested too deeply for the parser, which says nothing of the file
+        return None
+
+
+def _find_python_problem(data: bytes) -> str | None:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            compile(data, "file", "exec", dont_inherit=True)
+    except SyntaxError as error:
+        version = f"{sys.version_info.major}.{sys.version_info.minor}"
+        return f"line {error.lineno}: {error.msg} (as Python {version} reads it)."
+    except ValueError as error:  # a NUL character
+        return f"{error}."
+    return None
+
+
+def _find_json_problem(data: bytes) -> str | None:
+    if b"//" in data or b"/*" in data:  # comments are common where programs allow them
+        return None
+    try:
+        json.loads(data)
+    except json.JSONDecodeError as error:
+        return f"line {error.lineno}, column {error.colno}: {error.msg}."
+    except ValueError as error:
+        return f"{error}."
+    return None
+
+
+def _find_toml_problem(data: bytes) -> str | None:
+    try:
+        tomllib.loads(data.decode("utf-8-sig"))
+    except ValueError as error:
+        return f"{error}."
+    return None
+
+
+def _find_yaml_problem(data: bytes) -> str | None:
+    if b"{{" in data or b"{%" in data:  # a template, which isn't YAML yet
+        return None
+    import yaml
+
+    try:
+        parser: Any = yaml.CSafeLoader(data)  # its methods aren't typed
+        while parser.check_event():  # nothing is built, and no alias expanded
+            parser.get_event()
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark
+        return f"line {mark.line + 1}: {error.problem}." if mark else f"{error.problem}."
+    except (yaml.YAMLError, ValueError) as error:
+        return f"{' '.join(str(error).split())}."
+    return None
+
+
+_FINDERS: Mapping[str, Callable[[bytes], str | None]] = {
+    ".py": _find_python_problem,
+    ".pyi": _find_python_problem,
+    ".json": _find_json_problem,
+    ".toml": _find_toml_problem,
+    ".yaml": _find_yaml_problem,
+    ".yml": _find_yaml_problem,
+}
