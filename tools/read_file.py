@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from itertools import takewhile
 from pathlib import Path
 
@@ -27,6 +28,7 @@ from interlock.tools.file_content import (
     split_lines,
     to_media_part_or_notice,
 )
+from interlock.tools.screen_text import show_on_screen
 from interlock.tools.search.ripgrep import (
     compile_glob,
     expand_braces,
@@ -76,6 +78,10 @@ def _read_file(args: ReadFileArgs, workspace: Workspace) -> ToolResult:
         )
     if not data or not file.raw:
         return ToolResult(status="success", content=f"[{shown!r} is empty.]", meta={"summary": "empty"})
+    if not any(
+        path.is_relative_to(root) for root in workspace.roots
+    ):  # a command's whole output, byte by byte
+        file = replace(file, raw=show_on_screen(file.raw))
     return _format_text_page(args, shown, file)
 
 
