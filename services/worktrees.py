@@ -4,6 +4,7 @@ Git runs here with the person's environment and settings, without hooks and file
 settings name (filters, merge drivers) runs only where the caller trusts it (`require_harmless_config`).
 """
 
+import errno
 import os
 import shutil
 import stat
@@ -37,6 +38,7 @@ _UNFINISHED = (
     *("MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD", "BISECT_LOG", "rebase-merge", "rebase-apply"),
 )
 """Files and folders of a git directory while a merge, rebase or bisection is under way."""
+_IGNORE_ALL = "*\n"
 _SHOWN = 5
 _LONGEST_NAME = 100
 _LFS_POINTER, _LARGEST_POINTER = b"version https://git-lfs", 1024
@@ -194,6 +196,22 @@ def list_linked_worktrees(repository: GitRepository, env: Mapping[str, str]) -> 
     return found
 
 
+def list_branches_without_worktree(repository: GitRepository, env: Mapping[str, str]) -> dict[str, int]:
+    """Return the branches named as Interlock names them that no worktree has, each with its commits that aren't merged:
+    a worktree was removed by hand, or a kill came before there was one."""
+    taken = {entry.branch for entry in list_linked_worktrees(repository, env)}
+    current = _run_git(repository.main, "symbolic-ref", "--quiet", "--short", "HEAD", env=env, check=False)
+    taken.add(os.fsdecode(current.stdout).strip())
+    patterns = (f"refs/heads/{BRANCH_PREFIX}*", f"refs/heads/{BRANCH_PREFIX}*/**")
+    listed = ("for-each-ref", "--format=%(refname:short) %(objectname)", *patterns)
+    heads = dict(line.split(" ") for line in _read_git(repository.here, *listed, env=env).splitlines())
+    return {
+        branch: _count_unmerged_commits(repository, WorktreeEntry(repository.main, branch, commit), env)
+        for branch, commit in heads.items()
+        if branch not in taken
+    }
+
+
 def find_worktree(repository: GitRepository, name: str, env: Mapping[str, str]) -> WorktreeEntry:
     """Return the linked worktree of a name, branch or path. Raises `UserError` that names those there are."""
     entries = list_linked_worktrees(repository, env)
@@ -287,7 +305,7 @@ def _add_worktree(repository: GitRepository, path: Path, branch: str, env: Mappi
             f"{str(path)!r} exists and is no worktree of {str(repository.main)!r}. Give the worktree another name, or "
             "move that folder away."
         )
-    _make_worktrees_folder(repository, path.parent)
+    _make_worktrees_folder(path.parent)
     ref = f"refs/heads/{branch}"
     kept = _read_commit(repository.here, ref, env)
     if kept:
@@ -319,13 +337,13 @@ def _read_commit(folder: Path, ref: str, env: Mapping[str, str]) -> str:
     return done.stdout.decode().strip()
 
 
-def _make_worktrees_folder(repository: GitRepository, folder: Path) -> None:
+def _make_worktrees_folder(folder: Path) -> None:
     try:
+        is_new = not folder.exists()
         folder.mkdir(parents=True, exist_ok=True)
-        if repository.top and folder != repository.top and folder.is_relative_to(repository.top):
-            ignore = folder / ".gitignore"  # else git would list the worktrees as untracked
-            if not os.path.lexists(ignore):
-                ignore.write_text("*\n")
+        # In a work tree, as that of a submodule's project, git would list the worktrees as untracked.
+        if is_new and any(os.path.lexists(place / ".git") for place in folder.parents):
+            (folder / ".gitignore").write_text(_IGNORE_ALL)
     except OSError as error:
         raise UserError(
             f"Can't make {str(folder)!r} for worktrees: {error.strerror}. Name another folder in settings: "
@@ -368,13 +386,15 @@ def _copy_untracked_files(
 ) -> list[str]:
     """Copy what a person listed and what isn't there yet; return a line for what was copied, and for what wasn't."""
     names = _list_included_files(source, patterns, source / INCLUDE_FILE if reads_include_file else None, env)
+    linked = read_linked_worktree(target)
+    staged = (linked.own if linked else target.parent) / f"interlock-{os.getpid()}.part"
     copied: list[str] = []
     skipped: list[str] = []
     for name in names:
         if Path(source, name) == target or target.is_relative_to(source / name):
             continue
         try:
-            if _copy_file_if_absent(source / name, target / name, target):
+            if _copy_file_if_absent(source / name, target / name, target, staged):
                 copied.append(name)
         except OSError as error:
             skipped.append(f"{name} ({error.strerror})")
@@ -386,8 +406,11 @@ def _shorten(names: Iterable[str]) -> str:
     return join_up_to([make_visible(replace_surrogates(name)) for name in names], _SHOWN)
 
 
-def _copy_file_if_absent(source: Path, target: Path, top: Path) -> bool:
-    """Copy a file or link, not through links that lead out of `top`. Raises `OSError`. A kill leaves no half file."""
+def _copy_file_if_absent(source: Path, target: Path, top: Path, staged: Path) -> bool:
+    """Copy a file or link, not through links that lead out of `top`. Raises `OSError`.
+
+    `staged`: where it is written first, outside of the work tree, so that a kill leaves no half file.
+    """
     kind = source.lstat().st_mode
     if not (stat.S_ISREG(kind) or stat.S_ISLNK(kind)):
         raise OSError(0, "a repository of its own" if stat.S_ISDIR(kind) else "no regular file")
@@ -396,13 +419,16 @@ def _copy_file_if_absent(source: Path, target: Path, top: Path) -> bool:
     if not Path(os.path.realpath(target.parent)).is_relative_to(top):
         raise OSError(0, "a link there leads elsewhere")
     target.parent.mkdir(parents=True, exist_ok=True)
-    staged = target.with_name(f".interlock-{os.getpid()}.part")
+    staged.unlink(missing_ok=True)
+    shutil.copy2(source, staged, follow_symlinks=False)
     try:
-        shutil.copy2(source, staged, follow_symlinks=False)
         staged.rename(target)
-    except BaseException:
+    except OSError as error:
+        if error.errno != errno.EXDEV:  # the git directory lies on another file system
+            raise
+        shutil.copy2(staged, target, follow_symlinks=False)
+    finally:
         staged.unlink(missing_ok=True)
-        raise
     return True
 
 
@@ -620,6 +646,9 @@ def remove_worktree(
     with suppress(OSError):  # others are in it, or a person's files
         folder = entry.path.parent
         if folder == default_worktrees_folder(repository):
+            ignore = folder / ".gitignore"
+            if [*folder.iterdir()] == [ignore] and ignore.read_text() == _IGNORE_ALL:
+                ignore.unlink()
             folder.rmdir()
     if entry.is_own_branch and (now := _read_commit(repository.main, f"refs/heads/{entry.branch}", env)):
         if now != entry.commit:
