@@ -191,7 +191,7 @@ async def before_agent(state: MainState, runtime: Runtime[Deps]) -> MainState:
 
 def _head_before_prompt(head: str, transcript: Transcript) -> str:
     """The head before the prompt and its files."""
-    ids = transcript.record_ids(head, 4)
+    ids = transcript.record_ids(head, 5)
     while transcript.read_message(ids[-1]).origin == "context":
         ids.pop()
     return ids[-2]

@@ -19,6 +19,7 @@ from interlock.nodes.tools_results import (
     MODES,
     build_tool_result_event,
     call_status_after_events,
+    find_seen_files,
     load_deps_key_and_call,
     load_filled_forms,
     mode_refusal_or_noop_result,
@@ -75,7 +76,8 @@ async def run_tool(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState:
             _approved_preview_and_private_reach(deps, state, info, call),
             load_filled_forms(deps, state),
         )
-        run = ToolRun(key, call, runtime.stream_writer, left, given=filled, shown=shown, reach=reach)
+        emit, seen = runtime.stream_writer, find_seen_files(deps, key)
+        run = ToolRun(key, call, emit, left, given=filled, shown=shown, reach=reach, seen=seen)
         result = await _journal_intent_and_run(
             runtime, info, run, row, person_was_asked=bool(state["approval"])
         )

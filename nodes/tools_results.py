@@ -24,6 +24,7 @@ from interlock.state.journal import DecidedBy, DecisionRecord, Journal
 from interlock.state.messages import Message
 from interlock.state.node import require_task_id
 from interlock.state.run import is_hooked
+from interlock.state.seen import SeenFiles
 from interlock.state.tools import DecideState, ExecuteState
 
 CALL = ("message", "index", "attempt")
@@ -45,6 +46,13 @@ def load_earlier_calls(deps: Deps, message: str, index: int) -> list[CallView]:
     return [deps.journal.read_call(CallKey(message=message, index=i)) for i in range(index)]
 
 
+def find_seen_files(deps: Deps, key: CallKey) -> SeenFiles | None:
+    """What the model knew of files when it made a call; None: no model made it."""
+    return None if deps.info.workflow in WITHOUT_MODEL else deps.journal.files_seen_before(key.message)
+
+
+WITHOUT_MODEL = ("tools", "edit")
+"""Workflows whose calls somebody passes in."""
 EXECUTED = tuple(
     f"{before}execute {end}" for before in ("", "schedule ") for end in ("succeed", "fail", "cancel")
 )

@@ -1,6 +1,10 @@
 """errors: exception types and their exit codes. Imported by the fast commands, so no pydantic here."""
 
 import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from interlock.state.seen import SeenFile
 
 _STOPS = re.compile(r"(?<=[\w)'\"”])\.\.(?=\s|$)")
 """Two full stops at the end of a sentence; neither an ellipsis nor a path."""
@@ -57,9 +61,11 @@ class ConfigError(InterlockError):
 class ToolError(Exception):
     """Raised anywhere below a tool's functions to fail the call; `calls.error_result_of` makes its answer."""
 
-    def __init__(self, kind: str, message: str) -> None:
+    def __init__(self, kind: str, message: str, seen: "tuple[SeenFile, ...]" = ()) -> None:
+        """`seen`: files that the message shows."""
         super().__init__(message)
         self.kind = kind
+        self.seen = seen
 
 
 class RunError(InterlockError):

@@ -1,6 +1,6 @@
 """journal: protocols of the effect journal and the approvals, and records of decisions on calls."""
 
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Protocol
 
@@ -17,6 +17,7 @@ from interlock.state.calls import (
 )
 from interlock.state.hooks import HookVerdict
 from interlock.state.messages import Frozen
+from interlock.state.seen import SeenFile, SeenFiles
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,27 @@ class Journal(Protocol):
 
     def record_result(self, key: CallKey, call: CallView, result: ToolResult) -> None:
         """Commit the result."""
+        ...
+
+    def for_agent(self, agent: str) -> "Journal":
+        """The same journal for a sub-agent, whose conversation has seen other files."""
+        ...
+
+    def files_seen_before(self, message: str) -> SeenFiles:
+        """What the conversation had seen of files when it sent the message with this id."""
+        ...
+
+    def list_seen_files(self) -> Sequence[SeenFile]:
+        """Each file as the conversation last saw it or was told of, with its text."""
+        ...
+
+    def record_seen_files(self, record: str, files: Iterable[SeenFile]) -> None:
+        """Record that a message of the conversation shows these files."""
+        ...
+
+    def find_recorded_changes(self, head: str) -> str | None:
+        """In a replay, return what the model was told after `head` of changed files, empty for nothing; elsewhere
+        None."""
         ...
 
     def list_ended_background_commands(self, since_epoch: int) -> tuple[list[CallView], int]:

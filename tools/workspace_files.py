@@ -15,6 +15,7 @@ from interlock.state.calls import ToolError
 from interlock.state.tooling import FileChange, ToolContext
 from interlock.state.workspace import OpenDirEntry, PathRefused, Workspace
 from interlock.tools.file_content import TextFile, decode_text_file
+from interlock.tools.stale_files import StaleFile, find_stale_file
 from interlock.tools.text_diff import unified_diff
 
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
@@ -88,10 +89,30 @@ class WriteTarget:
     display_path: str
     before: bytes | None
     file: TextFile | None
+    stale: StaleFile | None = None
+    """What the model doesn't know of the file; None: nothing."""
+
+    @property
+    def must_match_exactly(self) -> bool:
+        """Whether the model hasn't seen what is there, so that nothing is guessed about what it means."""
+        return self.stale is not None and self.stale.why != "part"
+
+    def refuse_unseen_overwrite(self, after: bytes) -> None:
+        """Raise `ToolError` if the model would write over text that it hasn't seen."""
+        if self.stale and self.before is not None and after != self.before:
+            raise self.stale.make_overwrite_error(self.before, after)
 
     def to_file_change(self, after: bytes, message: str) -> FileChange:
         diff = unified_diff(self.display_path, self.before, after)
-        return FileChange(path=str(self.path), before=self.before, after=after, message=message, diff=diff)
+        part = self.stale is not None and not self.stale.is_told_whole
+        return FileChange(
+            path=str(self.path), before=self.before, after=after, message=message, diff=diff, part=part
+        )
+
+    def to_matched_change(self, after: bytes, message: str) -> FileChange:
+        """Like `to_file_change`, for a change whose place was found by its text; says what the model hadn't seen."""
+        note = self.stale.note if self.stale and self.must_match_exactly else ""
+        return self.to_file_change(after, message + note)
 
     def encode(self, raw: str) -> bytes:
         """Encode in the file's own encoding; new files use UTF-8."""
@@ -112,15 +133,13 @@ def prepare_write_target(
     content."""
     path = context.workspace.resolve_writable(file_path)
     shown = context.workspace.display_path(path)
-    before = (
-        earlier_contents[str(path)]
-        if str(path) in earlier_contents
-        else _read_overwritable_file(path, context)
-    )
+    is_own = str(path) in earlier_contents  # as a call of the same batch leaves it
+    before = earlier_contents[str(path)] if is_own else _read_overwritable_file(path, context)
     file = None if before is None or not text else decode_text_file(before)
     if text and before is not None and file is None:
         raise ToolError("not_text", f"{shown!r} is binary, not text; change it with a command.")
-    return WriteTarget(path, shown, before, file)
+    stale = find_stale_file(shown, before, file, None if is_own else context.seen)
+    return WriteTarget(path, shown, before, file, stale)
 
 
 def _read_overwritable_file(path: Path, context: ToolContext) -> bytes | None:

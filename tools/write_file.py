@@ -38,6 +38,7 @@ def _plan_change(
         raise ToolError("omission_placeholder", omitted)
     content = args.content.removeprefix("\ufeff") if target.file and target.file.mark else args.content
     after = target.encode(target.file.convert_line_endings(content) if target.file else content)
+    target.refuse_unseen_overwrite(after)
     return target.to_file_change(after, _result_message(target, after, args.content))
 
 
@@ -120,6 +121,8 @@ def _plan_insertion(
     # A last line without a line break gets one, but the file still ends as before.
     text = "\n" + new if at == len(file.text) and file.text and not file.text.endswith("\n") else new
     raw = match_final_newline(file, file.replace_spans([(at, at, text)]))
+    if args.line and target.must_match_exactly:  # its lines have other numbers, or unknown ones
+        target.refuse_unseen_overwrite(target.encode(raw))
     where = f"before line {args.line}" if args.line else "at its end"
     return target.to_file_change(target.encode(raw), f"Put {what} into {target.display_path!r} {where}.")
 

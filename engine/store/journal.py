@@ -2,12 +2,12 @@
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, Literal, NamedTuple, Self, cast
 
 from pydantic import JsonValue
 
@@ -15,6 +15,7 @@ from interlock.engine.store.blobs import open_blob_storage, record_files_named_b
 from interlock.engine.store.chain import SqlChain
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.saver import Notice, Serde, ignore_stored_value
+from interlock.engine.store.seen_files import SeenBefore, SqlSeenFiles
 from interlock.engine.store.tables import TABLE, Plus, where_sql
 from interlock.graphs.langgraph_internals import always_storable_types
 from interlock.graphs.stored_values import Names, StorableTypes, describe_unstorable_value
@@ -27,6 +28,7 @@ from interlock.state.deps import Transcript
 from interlock.state.errors import RunError
 from interlock.state.journal import EffectRow, JournalRow, NodeUpdate
 from interlock.state.run import HookEvent
+from interlock.state.seen import SeenFile, SeenFiles
 from interlock.state.text import replace_surrogates
 
 
@@ -71,6 +73,26 @@ class SqlJournal:
     _plans: dict[Path, int] = field(default_factory=dict[Path, int])
     _rows: dict[_Where, _Row] = field(default_factory=dict[_Where, _Row])
     """Rows that this drive, which alone changes any, has read or written; some aren't committed yet."""
+    agent: str = ""
+    """Path of the sub-agent that has it; empty: the run's own conversation."""
+
+    def for_agent(self, agent: str) -> Self:
+        return replace(self, agent=agent)
+
+    @cached_property
+    def _seen(self) -> SqlSeenFiles:
+        return SqlSeenFiles(self.conn, self.run, self.agent, self.redact)
+
+    def files_seen_before(self, message: str) -> SeenFiles:
+        return SeenBefore(self._seen, message)
+
+    def list_seen_files(self) -> Sequence[SeenFile]:
+        return self._seen.list_newest()
+
+    def record_seen_files(self, record: str, files: Iterable[SeenFile]) -> None:
+        self._seen.record(record, files)
+
+    def find_recorded_changes(self, head: str) -> str | None: ...
 
     def find_row(self, key: CallKey, call: CallView) -> JournalRow | None:
         row = self._find_stored_row(key)
@@ -128,6 +150,7 @@ class SqlJournal:
                 store_changed_plans(self.conn, self.run, self.plans, self._plans)
             record_files_named_by_row(self.conn, self.run, text.encode(), file)
             self._write_row(key, done)
+            self._seen.record(key.message, result.seen)
 
     def find_latest_attempt(self, message: str, index: int) -> CallKey:
         (attempt,) = self.conn.execute(

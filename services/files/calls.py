@@ -3,7 +3,7 @@
 import asyncio
 import errno
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,10 +23,15 @@ from interlock.state.calls import (
     ToolResult,
     error_result,
 )
+from interlock.state.seen import ChangedFile, How, SeenFile
 from interlock.state.tooling import FileChange, TargetFile, Tool, ToolContext, ToolRun
 from interlock.state.workspace import OpenDirEntry, PathRefused, Workspace
+from interlock.tools.file_content import decode_text_file
+from interlock.tools.stale_files import diff_between_texts, make_seen_file
 from interlock.tools.workspace_files import prepare_write_target, read_file_bytes, stat_refusing_links
 
+LONGEST_TOLD_DIFF = 4_000
+"""Characters of a file's diff that a model is told unasked."""
 _MOST_FORESEEN = 100_000_000
 """Bytes of files kept in `FileCalls._foreseen`."""
 
@@ -119,7 +124,12 @@ class FileWriteCalls:
         planned = planned or _to_planned(change)
         if not _is_same_change(change, planned):
             return _external_change_result(self.workspace, planned)
-        return await asyncio.to_thread(self._write_unless_file_changed, change, planned, run.key)
+        written = await asyncio.to_thread(self._write_unless_file_changed, change, planned, run.key)
+        if not written.seen:
+            return written
+        file = decode_text_file(change.after)
+        seen = written.seen[0].model_copy(update={"text": file.raw if file else None})
+        return written.model_copy(update={"seen": (seen,)})
 
     async def _compute_contents_after_calls(
         self, earlier_calls: Sequence[tuple[Tool, BaseModel]], context: ToolContext
@@ -162,6 +172,33 @@ class FileWriteCalls:
             return None
         except (OSError, PathRefused):
             return "unreadable"
+
+    def find_changed_files(
+        self, known: Sequence[SeenFile], redact: Callable[[str], str]
+    ) -> Sequence[ChangedFile]:
+        """See `Toolset.find_changed_files`."""
+        found: list[ChangedFile] = []
+        for seen in known:
+            with suppress(ToolError):  # it may not be read any more
+                if change := self._find_change(seen, redact):
+                    found.append(change)
+        return found
+
+    def _find_change(self, seen: SeenFile, redact: Callable[[str], str]) -> ChangedFile | None:
+        path = self.workspace.resolve_readable(seen.path)
+        try:
+            data = read_file_bytes(self.workspace, path)
+        except ToolError as error:
+            if error.kind != "file_not_found" or not seen.digest:
+                return None
+            return ChangedFile(now=SeenFile(path=seen.path, digest="", how="read"), diff="")
+        if sha256(data) == seen.digest:
+            return None
+        file = decode_text_file(data)
+        diff = "" if seen.text is None or file is None else diff_between_texts(seen, redact(file.raw))
+        whole = seen.how in ("read", "written") and 0 < len(diff) <= LONGEST_TOLD_DIFF
+        now = make_seen_file(seen.path, data, file, "read" if whole else "told")
+        return ChangedFile(now=now, diff=diff if len(diff) <= LONGEST_TOLD_DIFF else "")
 
     def _clean_up_if_already_written(self, planned: Planned, key: CallKey) -> bool:
         """Return whether the file already matches the plan; if so, remove what a killed write left behind."""
@@ -213,7 +250,8 @@ def _change_cache_key(
         return None
     target = prepare_write_target(path, context, files)
     found = "" if target.before is None else sha256(target.before)
-    return tool.name, args.model_dump_json(), str(target.path), found
+    known = target.stale.why if target.stale else ""
+    return tool.name, args.model_dump_json(), str(target.path), found, known
 
 
 def _change_size(change_or_error: FileChange | ToolError) -> int:
@@ -270,6 +308,7 @@ def _to_planned(change: FileChange) -> Planned:
         message=change.message,
         diff=change.diff,
         how=change.how,
+        part=change.part,
     )
 
 
@@ -283,7 +322,9 @@ def _success_result(workspace: Workspace, planned: Planned) -> ToolResult:
         "diff": planned.diff,
         "summary": f"+{added} -{removed}",
     }
-    return ToolResult(status="success", content=planned.message, meta=meta)
+    how: How = "part" if planned.part else "written"
+    seen = SeenFile(path=str(meta["path"]), digest=planned.after or "", how=how)
+    return ToolResult(status="success", content=planned.message, meta=meta, seen=(seen,))
 
 
 def _external_change_result(workspace: Workspace, planned: Planned) -> ToolResult:

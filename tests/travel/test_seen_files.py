@@ -1,0 +1,152 @@
+"""What the model hasn't seen isn't written over: not a person's text, nor another run's, nor a formatter's."""
+
+from typing import Any
+
+import pytest
+from scripted import says
+from travel.conftest import Desk, shell, write
+
+from interlock.engine import Outcome, resume_sync, run_sync
+from interlock.engine.travel.fork import fork_run
+
+READ = says("read_file", file_path="a.py")
+THEIRS = "x = 1\ny = 2\n# theirs\n"
+
+
+def replace(old: str, new: str, **more: Any) -> dict[str, Any]:
+    return says("replace", file_path="a.py", old_string=old, new_string=new, **more)
+
+
+def diff(*blocks: tuple[str, str]) -> dict[str, Any]:
+    made = (f"<<<<<<< SEARCH\n:start_line:1\n{old}\n=======\n{new}\n>>>>>>> REPLACE" for old, new in blocks)
+    return says("apply_diff", path="a.py", diff="\n".join(made))
+
+
+class Bench:
+    """A desk with one file, whose runs are given replies; each expects what the one before was answered with."""
+
+    def __init__(self, desk: Desk) -> None:
+        self.desk, self.file = desk, desk.work / "a.py"
+        self.file.write_text("x = 1\ny = 2\n")
+        self.replies: list[dict[str, Any]] = []
+
+    def run(self, *replies: dict[str, Any], workflow: str = "main", **more: Any) -> Outcome:
+        self.replies = [*replies]
+        options = self.desk.options(self.replies, **more)
+        return self._check(run_sync(workflow, {"prompt": "Do it."}, options=options))
+
+    def go_on(self, run: str, *replies: dict[str, Any], **more: Any) -> Outcome:
+        self.replies += replies
+        options = self.desk.options(self.replies, approval_mode=None, **more)
+        return self._check(resume_sync(run, prompt="Go on.", options=options))
+
+    def _check(self, outcome: Outcome) -> Outcome:
+        assert outcome.status == "done", outcome.error
+        return outcome
+
+
+@pytest.fixture
+def bench(desk: Desk) -> Bench:
+    return Bench(desk)
+
+
+DONE = {"text": "done"}
+REFUSED = (
+    r"(?s)'a.py' changed since you last saw it, so nothing was written.*\+# theirs.*send the same call again"
+)
+
+
+def test_a_whole_write_over_what_a_command_made_is_answered_with_the_diff_and_then_is_a_call_like_any_other(
+    bench: Bench,
+) -> None:
+    mine = write("a.py", "x = 9\n")
+    bench.run(READ, shell("echo '# theirs' >> a.py"), mine, {"expect": REFUSED, **DONE})
+    assert bench.file.read_text() == THEIRS
+    bench.run(READ, shell("echo '# more' >> a.py"), mine, mine, {"expect": "Overwrote", **DONE})
+    assert bench.file.read_text() == "x = 9\n"
+
+
+def test_nobody_is_asked_about_it(bench: Bench) -> None:
+    """In a mode that asks about edits, the answer comes without a question."""
+    bench.run(
+        write("a.py", "x = 9\n"),
+        {"expect": "exists and you haven't read it.*-x = 1", **DONE},
+        approval_mode="default",
+    )
+    assert bench.file.read_text() == "x = 1\ny = 2\n"
+
+
+def test_what_was_never_read_isnt_written_over_but_a_new_or_an_empty_file_is_free(bench: Bench) -> None:
+    (bench.desk.work / "empty").touch()
+    free = [write("new", "1\n"), write("new", "2\n"), write("empty", "3\n")]
+    unread = {
+        "expect": r"(?s)exists and you haven't read it, so nothing was written. Your call would change:.*-y = 2"
+    }
+    bench.run(*free, write("a.py", "x = 9\n"), {**unread, **DONE})
+    assert [(bench.desk.work / name).read_text() for name in ("new", "empty")] == ["2\n", "3\n"]
+    (bench.desk.work / "long").write_text("".join(f"{n}\n" for n in range(100)))
+    part = says("read_file", file_path="long", end_line=9)
+    bench.run(part, write("long", "1\n"), {"expect": "read only a part of 'long'", **DONE})
+
+
+def test_a_read_of_the_same_batch_isnt_seen_yet(bench: Bench) -> None:
+    both = {"tool_calls": [*READ["tool_calls"], *write("a.py", "x = 9\n")["tool_calls"]]}
+    bench.run(both, {"expect": "haven't read it", **DONE})
+    own = {"tool_calls": [*write("n", "1\n")["tool_calls"], *write("n", "2\n")["tool_calls"]]}
+    bench.run(own, {"expect": "Overwrote 'n'", **DONE})
+
+
+def test_an_edit_matches_exactly_what_is_there_and_says_so(bench: Bench) -> None:
+    said = r"(?s)had changed since you last saw it; the text was matched exactly.*\+# theirs"
+    bench.run(READ, shell("echo '# theirs' >> a.py"), replace("x = 1", "x = 3"), {"expect": said, **DONE})
+    assert bench.file.read_text() == "x = 3\ny = 2\n# theirs\n"
+    nearly = r"(?s)changed since you last saw it, so the text must match exactly.*isn't in 'a.py'.*\+# more"
+    bench.run(READ, shell("echo '# more' >> a.py"), replace("x  =  3", "x = 4"), {"expect": nearly, **DONE})
+    assert "x = 3" in bench.file.read_text()
+    bench.run(
+        replace("x  =  3", "x = 4"), {"expect": "You haven't read 'a.py', so its text must match", **DONE}
+    )
+    bench.run(READ, replace("x  =  3", "x = 4"), {"expect": "Edited", **DONE})
+    assert "x = 4" in bench.file.read_text()
+
+
+def test_blocks_of_a_diff_match_exactly_whatever_line_they_name(bench: Bench) -> None:
+    bench.file.write_text("a\n\nb = 1\na\n")
+    theirs = says("execute_command", command="sed -i '1i# theirs' a.py")
+    ends, task = says("attempt_completion", result="done"), {"workflow": "task", "mode": "code"}
+    said = (
+        r"(?s)1 of 2 blocks applied \(block 1 at line 4\).*stands at 2 places.*had changed since.*\+# theirs"
+    )
+    bench.run(READ, theirs, diff(("b = 1", "b = 2"), ("a", "c")), {"expect": said, **ends}, **task)
+    assert bench.file.read_text() == "# theirs\na\n\nb = 2\na\n"
+
+
+def test_it_must_be_one_place_unless_a_number_is_given(bench: Bench) -> None:
+    bench.file.write_text("a\na\n")
+    many = shell("echo '# theirs' >> a.py")
+    for more in ({}, {"expected_replacements": None}):
+        bench.run(READ, many, replace("a\n", "b\n", **more), {"expect": "stands 2 times", **DONE})
+    bench.run(
+        READ, many, replace("a\n", "b\n", expected_replacements=2), {"expect": "2 replacements", **DONE}
+    )
+    assert bench.file.read_text().startswith("b\nb\n")
+
+
+def test_the_next_prompt_tells_what_changed_and_then_it_is_known(bench: Bench) -> None:
+    run = bench.run(READ, DONE).run
+    bench.file.write_text(THEIRS)
+    told = {"expect": r"(?s)changed since you last saw them.*a\.py:.*\+# theirs"}
+    bench.go_on(run, {**told, **write("a.py", "x = 9\n")}, {"expect": "Overwrote 'a.py'", **DONE})
+    bench.file.write_text("".join(f"{n}\n" for n in range(3000)))
+    again = bench.go_on(run, {"expect": r"a\.py: changed", **DONE})
+    bench.file.unlink()
+    bench.go_on(again.run, {"expect": r"a\.py: removed", **DONE})
+    assert "No difference" in bench.desk("replay", run).out
+
+
+def test_a_fork_knows_what_was_seen_up_to_its_step(bench: Bench) -> None:
+    run = bench.run(READ, DONE).run
+    known, unknown = (fork_run(bench.desk.home, run, step, in_place=True).run for step in (None, 1))
+    bench.go_on(known, write("a.py", "x = 8\n"), {"expect": "Overwrote", **DONE})
+    bench.replies = []
+    bench.go_on(unknown, write("a.py", "x = 9\n"), {"expect": "haven't read it", **DONE}, DONE)
