@@ -180,7 +180,8 @@ async def at_files(state: ContextState, runtime: Runtime[Deps]) -> ContextState:
     else:
         head = transcript.append(_replace_system_prompt_if_changed(state, runtime), prompt)
     runtime.context.journal.record_seen_files(head, [file for one in named for file in one.seen])
-    head = await append_changed_files(head, runtime.context)
+    if messages and messages[-1].origin in (None, "person"):  # the task loop comes here each turn
+        head = await append_changed_files(head, runtime.context)
     files = [{"path": r.path, "status": r.status, "reason": r.reason} for r in named]
     return {"head": head, "prompt": "", "tokens": tokens, "files": [*state["files"], *files]}
 
