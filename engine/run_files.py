@@ -46,6 +46,7 @@ from interlock.services.snapshots.snapshots import (
 )
 from interlock.services.snapshots.workspace_tree import TooManyFilesError
 from interlock.state.errors import UserError
+from interlock.state.file_names import format_file_name, quote_file_name
 from interlock.state.settings import Settings
 from interlock.state.text import format_count, join_up_to
 from interlock.state.workspace import PathRefused
@@ -355,7 +356,8 @@ def _generated_files_line(generated: set[str]) -> str:
     """A line that no diff has, and that programs which read diffs pass over."""
     if not generated:
         return ""
-    return f"{format_count(len(generated), 'generated file')} not shown: {join_up_to(sorted(generated), _NAMED)}\n"
+    names = join_up_to([*map(format_file_name, sorted(generated))], _NAMED)
+    return f"{format_count(len(generated), 'generated file')} not shown: {names}\n"
 
 
 def unrestorable_changes_line(home: Path, run: RunRow) -> str:
@@ -409,7 +411,7 @@ def check_calls_wrote_inside_workspace(home: Path, run: RunRow, call_snapshots: 
 
 
 def _format_paths(paths: list[str]) -> str:
-    return join_up_to([*map(repr, paths)], _NAMED)
+    return join_up_to([*map(quote_file_name, paths)], _NAMED)
 
 
 class FileChange(NamedTuple):
@@ -439,21 +441,23 @@ def is_run_on_other_host(home: Path, run: RunRow) -> bool:
     return bool(repository) and not (at_host and Path(run.workspace).is_dir())
 
 
+def _has_clones_objects(home: Path, clone: Path) -> bool:
+    """Whether this state's snapshots of a clone can be read: they leave out what the repository's mirror has."""
+    return ShadowRepository(home / "snapshots" / shadow_repository_name(clone)).is_borrowing_objects
+
+
 @contextmanager
 def provide_run_with_local_files(
     home: Path, run: RunRow, *, needs_workspace: bool = True
 ) -> Generator[RunRow]:
-    """Yield the run with its files on this host: a clone for the block, where the run's own is on another host.
+    """Yield the run with its files on this host: a clone for the block, where its own is elsewhere, or another's.
 
     `needs_workspace`: false if its snapshots will do. Raises `RunError` if the repository can't be cloned.
     """
-    known = (
-        not needs_workspace
-        and ShadowRepository(
-            home / "snapshots" / shadow_repository_name(Path(run.workspace))
-        ).is_borrowing_objects
-    )
-    if known or not is_run_on_other_host(home, run):
+    readable = _has_clones_objects(home, Path(run.workspace))
+    if not read_repository_option_of_run(home, run.run) or (
+        readable and not (needs_workspace and is_run_on_other_host(home, run))
+    ):
         yield run
         return
     made = load_fleet_entry_point(

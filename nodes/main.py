@@ -36,6 +36,7 @@ from interlock.state.hooks import NO_REASON, HookedPrompt, HookOutcome
 from interlock.state.loop_check import RAN_ON
 from interlock.state.main import MainState
 from interlock.state.messages import Message, Origin, TextPart, ToolCall
+from interlock.state.names import mcp_server_key
 from interlock.state.node import node, require_task_id
 from interlock.state.plan import MOVES_MARK, PLAN_NAME
 from interlock.state.run import is_hooked
@@ -146,7 +147,8 @@ def _unknown_command_error(name: str, commands: Commands, servers: Collection[st
         return InputError(f"Command {'/' + name!r} can't be used: {problem}", "prompt")
     if problem := commands.untrusted.get(name):
         return UntrustedError(f"Command {'/' + name!r} can't be used: {problem}")
-    known = [*commands.usable, *commands.broken, *commands.skills, *(f"{server}:" for server in servers)]
+    prompts = (f"{mcp_server_key(server)}:" for server in servers)
+    known = [*commands.usable, *commands.broken, *commands.skills, *prompts]
     how = "A session's own commands work only there. To send this as a prompt, begin it with another word."
     return InputError(f"No command {'/' + name!r}.{did_you_mean(name, known, 3)} {how}", "prompt")
 

@@ -15,7 +15,7 @@ from interlock.state.deps import Deps
 from interlock.state.errors import UserError
 from interlock.state.mcp import McpInput, McpState, ServerView
 from interlock.state.messages import Message, TextPart
-from interlock.state.names import mcp_tool_name
+from interlock.state.names import mcp_server_key, mcp_tool_name, mcp_tool_prefix
 from interlock.state.node import node
 from interlock.state.text import sanitize_for_terminal
 
@@ -97,9 +97,10 @@ async def expand_if_server_prompt(prompt: str, deps: Deps) -> str:
     Raises `UserError` if the server has no such prompt or is unavailable.
     """
     command = _COMMAND.fullmatch(deps.transcript.read_message(prompt).text.strip())
-    if command is None or command["server"] not in deps.mcp.enabled_server_names():
+    names = {mcp_server_key(server): server for server in deps.mcp.enabled_server_names()}
+    if command is None or command["server"] not in names:
         return prompt
-    server, name = command["server"], command["name"]
+    server, name = names[command["server"]], command["name"]
     await deps.mcp.start_and_wait_for_servers(server)
     (view,) = (v for v in deps.mcp.list_servers() if v.name == server)
     known = {item.name: item.args for item in view.prompts}
@@ -162,7 +163,7 @@ async def resolve_named_mcp_call(deps: Deps, call: CallView) -> CallView | ToolR
     tool = str(call.args.get("tool_name") or "read_resource")
     name = mcp_tool_name(server, tool)
     if deps.toolset.find_tool_info(name) is None:
-        prefix = mcp_tool_name(server, "")
+        prefix = mcp_tool_prefix(server)
         there = ", ".join(item.name.removeprefix(prefix) for item in views[server].tools) or "none"
         return error_result(
             "mcp_unavailable", f"MCP server {server!r} has no tool {tool!r}. It has: {there}."

@@ -22,7 +22,7 @@ from interlock.state.deps import Deps
 from interlock.state.mcp import ServerView
 from interlock.state.messages import Message, TextPart, ToolDeclaration
 from interlock.state.mode import Mode
-from interlock.state.names import WAIT
+from interlock.state.names import WAIT, mcp_tool_prefix
 from interlock.state.node import Part, node, require_task_id
 from interlock.state.system_prompt import SystemPromptState, changed_section_names, message_sections
 from interlock.state.text import replace_surrogates
@@ -64,7 +64,7 @@ def collect_prompt_facts(state: SystemPromptState, deps: Deps) -> PromptFacts:
     tools = [t for t in tools if mode is None or mode.allows_tool(t.name)]
     names = {tool.name for tool in tools}
     connected = (v for v in deps.mcp.list_servers() if v.status == "connected")
-    servers = [v for v in connected if any(name.startswith(f"mcp_{v.name}_") for name in names)]
+    servers = [v for v in connected if any(name.startswith(mcp_tool_prefix(v.name)) for name in names)]
     sandboxed, protocol = bool(deps.settings.tools.sandbox), state.get("protocol") or "native"
     holds = {
         "agent": bool(state.get("agent")),
@@ -145,7 +145,7 @@ def _format_servers(servers: Sequence[ServerView]) -> str:
 def _server_instructions_and_resources(server: ServerView) -> str:
     offered = (*server.resources, *server.templates)
     resources = [f"- resource {item.name}: {item.description}" for item in offered]
-    return "\n".join([server.instructions or f"(tools: mcp_{server.name}_…)", *resources])
+    return "\n".join([server.instructions or f"(tools: {mcp_tool_prefix(server.name)}…)", *resources])
 
 
 def _edit_restriction_text(mode: Mode | None) -> str:

@@ -8,14 +8,15 @@ import json
 import os
 import re
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from io import StringIO
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from interlock.services.config.formats import load_dotenv, parse_yaml, split_front_matter
-from interlock.services.config.settings import FOLDERS, read_json_object
+from interlock.services.config.server_files import FORMATS, find_server_format, read_server_tables
+from interlock.services.config.settings import FOLDERS, load_settings, read_json_object
 from interlock.services.files.disk import make_private_directory, read_file
 from interlock.services.files.filesystem import lock_folder, replace_private_file_holding_lock
 from interlock.services.files.protected import builtin_protected_names
@@ -35,6 +36,7 @@ _TELLING = re.compile(
 )
 """Keys of settings that may run something, lead outside or allow something; they are shown first."""
 _FIRST = ("type", "name", "command")
+_VARIABLE = re.compile(r"[${]")
 
 
 def describe_file_effects(file: Path) -> Iterator[str]:
@@ -46,6 +48,8 @@ def describe_file_effects(file: Path) -> Iterator[str]:
 
 
 def _describe_contents(file: Path) -> Iterable[str]:
+    if find_server_format(file):
+        return _describe_server_file(file)
     if file.suffix == ".json":
         return _describe_settings(read_json_object(file) or {}, listing=file.name == LISTING)
     if file.suffix == ".py":
@@ -75,9 +79,19 @@ def _describe_settings(data: Mapping[str, Any], *, listing: bool) -> Iterator[st
     yield from _describe_values({key: value for key, value in data.items() if key not in shown})
 
 
+def _describe_server_file(file: Path) -> Iterator[str]:
+    servers, other_keys = read_server_tables(file)
+    for name, server in servers.items():
+        yield f"MCP server {name}: {_describe_server(server)}"
+    if other_keys:
+        yield f"not read: {join_up_to(other_keys, _MOST)}"
+
+
 def _describe_server(server: Mapping[str, Any]) -> str:
     where = server.get("httpUrl") or server.get("url")
-    line = [where] if where else [server.get("command", "?"), *_to_list(server.get("args"))]
+    command = server.get("command", "?")
+    words = cast("list[Any]", command) if isinstance(command, list) else [command]
+    line = [where] if where else [*words, *_to_list(server.get("args"))]
     free = ["every tool"] if server.get("trust") else [*map(str, _to_list(server.get("alwaysAllow")))]
     said = ("httpUrl" if server.get("httpUrl") else "url",) if where else ("command", "args")
     asks = f" (doesn't ask: {', '.join(free)})" if free else ""
@@ -87,7 +101,7 @@ def _describe_server(server: Mapping[str, Any]) -> str:
 def _describe_other_keys(entry: Mapping[str, Any], described_keys: Iterable[str]) -> str:
     """What else stands there, as `env`, headers and a folder do."""
     rest = [
-        f"{name}={_format_value(value)}"
+        f"{name}={_format_value(value, name)}"
         for name, value in _iterate_leaves(entry)
         if name.partition(".")[0] not in described_keys
     ]
@@ -120,7 +134,7 @@ def _describe_values(data: Mapping[str, Any]) -> list[str]:
     """A line for each value, those first that may run, reach or allow something."""
     found = [(name, value) for name, value in _iterate_leaves(data)]
     found.sort(key=lambda one: _TELLING.search(one[0]) is None)
-    return [f"setting {name}: {_format_value(value)}" for name, value in found]
+    return [f"setting {name}: {_format_value(value, name)}" for name, value in found]
 
 
 def _iterate_leaves(data: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, object]]:
@@ -135,7 +149,10 @@ def _iterate_leaves(data: Mapping[str, Any], prefix: str = "") -> Iterator[tuple
             yield name, value
 
 
-def _format_value(value: object) -> str:
+def _format_value(value: object, name: str = "") -> str:
+    """Return a value as shown; of a secret only that it is one, unless it is a variable."""
+    if is_secret_name(name.rpartition(".")[2]) and isinstance(value, str) and not _VARIABLE.search(value):
+        return "a secret"
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
 
 
@@ -299,16 +316,51 @@ def list_files_needing_trust(root: Path, home: Path) -> list[ProjectFile]:
         for file in _parts_needing_trust(root / name)
         if real_path(root / name) not in mine
     ]
+    found += [file for file in _other_agents_files(root) if file not in found]
     found += load_dotenv(start=root, home=home, env={}, trusted=False).ignored
     found += list_workspace_rule_files(root, home)
     return [ProjectFile(file, tuple(describe_file_effects(file))) for file in found]
 
 
+def _other_agents_files(folder: Path) -> Iterator[Path]:
+    """Yield the files of other agents in a folder that run or allow something in a trusted one."""
+    yield from (file for name in FORMATS if path_exists(file := folder / name))
+
+
 def list_files_shown_for_trust(root: Path, home: Path) -> list[ProjectFile]:
-    """What a person sees before the folder is trusted: those, and the graphs that could then be run by name."""
+    """What a person sees before the folder is trusted: those, what of them doesn't count, and the graphs that could
+    then be run by name."""
     listing = root / LISTING
     graphs = [ProjectFile(listing, tuple(describe_file_effects(listing)))] if listing.is_file() else []
-    return [*list_files_needing_trust(root, home), *graphs]
+    files = [*list_files_needing_trust(root, home), *_repository_files_needing_trust(root, home), *graphs]
+    notes = _notes_on_settings(root, home)
+    return [file._replace(runs=(*file.runs, *_notes_about(file.path, notes))) for file in files]
+
+
+def _repository_files_needing_trust(root: Path, home: Path) -> Iterator[ProjectFile]:
+    """Yield the files of servers of the repository around a folder, which count if its root is trusted."""
+    top = next((d for d in (root, *root.parents) if path_exists(d / ".git")), root)
+    if top in (root, home):
+        return
+    trusted = is_trusted(top, home)
+    counts = f"{top} is trusted, so its MCP servers count" if trusted else f"counts if {top} is trusted, too"
+    for file in (*_other_agents_files(top), *(top / folder / "settings.json" for folder in FOLDERS)):
+        servers = tuple(line for line in describe_file_effects(file) if line.startswith("MCP server "))
+        if servers:
+            yield ProjectFile(file, (*servers, counts))
+
+
+def _notes_on_settings(root: Path, home: Path) -> Sequence[str]:
+    """Return what doesn't count of a folder's settings files and servers, though it is trusted."""
+    try:
+        loaded = load_settings(workspace=root, home=home, env={}, overrides={}, trusted=True)
+    except ConfigError:  # said in the row of the file
+        return ()
+    return [*loaded.notes, *(f"{file}: not used: unknown setting {key}" for file, key in loaded.unknown)]
+
+
+def _notes_about(file: Path, notes: Iterable[str]) -> Iterator[str]:
+    yield from (note.removeprefix(f"{file}: ") for note in notes if note.startswith(f"{file}: "))
 
 
 def _parts_needing_trust(path: Path) -> Iterator[Path]:

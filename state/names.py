@@ -135,12 +135,32 @@ _MOST, _KEPT, _MARK = 63, 54, 8
 """Longest tool name every provider accepts; of longer names, the characters kept and those of the hash."""
 
 
+_MOST_OF_SERVER, _KEPT_OF_SERVER = 40, 31
+
+
+def mcp_server_key(server: str) -> str:
+    """Return a server's name as its tools' names contain it: `@acme/magic` is `acme_magic`, as in gemini-cli.
+
+    It begins with a letter or digit, as `mcp__` begins Claude Code's names of tools. A hash replaces the end of a long
+    name.
+    """
+    key = _NOT_IN_NAMES.sub("_", server).lstrip("_-")
+    if key and len(key) <= _MOST_OF_SERVER:
+        return key
+    return f"{key[:_KEPT_OF_SERVER] or 'server'}_{hashlib.sha256(server.encode()).hexdigest()[:_MARK]}"
+
+
+def mcp_tool_prefix(server: str) -> str:
+    """Return what the names of a server's tools begin with."""
+    return f"mcp_{mcp_server_key(server)}_"
+
+
 def mcp_tool_name(server: str, tool: str) -> str:
     """The name of a server's tool in rules and for models: letters, digits, `_` and `-`.
 
     A hash tells those apart of which other letters are lost, or the end.
     """
-    name = f"mcp_{server}_{_NOT_IN_NAMES.sub('_', tool)}"
+    name = f"{mcp_tool_prefix(server)}{_NOT_IN_NAMES.sub('_', tool)}"
     if len(name) <= _MOST and tool.isascii():
         return name
     whole = name if tool.isascii() else tool

@@ -86,6 +86,8 @@ def test_a_host_that_takes_over_has_the_same_files_and_no_effect_is_doubled(
     was = _tree(one / name)
     first.end(signal.SIGKILL)
     monkeypatch.setenv("INTERLOCK_HOME", str(tmp_path / "another-state"))
+    # The call that was killed has no snapshot after it, and this state has none of the clone's objects.
+    assert "+made" in fleet("diff", name, "--files").out
     with Worker("--workspaces", str(two), program=HASTY):
         assert fleet("wait", name).code == 75
         assert _tree(two / name) == {path: was[path] for path in was if path != "x.o"}

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import shlex
 import sys
 import threading
 import webbrowser
@@ -189,7 +190,7 @@ def _add_server(args: Args) -> None:
         else "added"
     )
     trusted = args.scope == "user" or load_folder_configuration(args).is_workspace_trusted
-    then = f"Try it: interlock mcp test {args.name}"
+    then = f"Try it: interlock mcp test {shlex.quote(args.name)}"
     if not trusted:
         then = "This folder isn't trusted, so the server doesn't count yet. Trust it with: interlock trust"
     remark_paint().print_line(f"{args.name} {took} in {abbreviate_home(str(file))}. {then}")

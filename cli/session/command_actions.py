@@ -1,6 +1,7 @@
 """command_actions: what slash commands do: choose a run, model or mode, and change how the session looks."""
 
 import base64
+import shlex
 from asyncio import to_thread
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -108,7 +109,8 @@ async def copy_last_answer(session: Session, _: str) -> None:
 
 def complete_mcp_words(session: Session, typed: str) -> Iterable[str]:
     servers = session.extensions.get_extensions().servers
-    return servers if typed.startswith(("test ", "auth ")) else ("list", "test", "auth")
+    names = [shlex.quote(name) for name in servers.values()]
+    return names if typed.startswith(("test ", "auth ")) else ("list", "test", "auth")
 
 
 async def run_mcp_command(session: Session, arguments: str) -> None:

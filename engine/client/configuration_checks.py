@@ -30,7 +30,7 @@ from interlock.state.errors import InputError
 from interlock.state.events import Event
 from interlock.state.hooks import HookOutcome
 from interlock.state.messages import Frozen
-from interlock.state.names import WAIT, mcp_tool_name
+from interlock.state.names import WAIT, mcp_tool_name, mcp_tool_prefix
 from interlock.state.run import HookEvent
 from interlock.state.text import did_you_mean, first_validation_error
 from interlock.state.tooling import ProcessEnd, Tool
@@ -182,7 +182,7 @@ def _parse_question(fields: Mapping[str, Any]) -> PolicyQuestion:
 
 def _full_tool_name(question: PolicyQuestion) -> str:
     """Complete a server tool's name: `--server s` accepts the server's own name for it or the full one."""
-    prefix = f"{_SERVER_TOOL}{question.server}_"
+    prefix = mcp_tool_prefix(question.server or "")
     return (
         question.tool
         if question.server is None or question.tool.startswith(prefix)

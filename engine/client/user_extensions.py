@@ -8,6 +8,7 @@ from pathlib import Path
 
 from interlock.engine.client import Options, load_folder_settings
 from interlock.state.errors import InterlockError
+from interlock.state.names import mcp_server_key
 
 _COMMANDS_FRESH_S = 2.0
 """Seconds until a reading is stale."""
@@ -21,8 +22,8 @@ class UserExtensions:
     skills: Mapping[str, str]
     problems: Mapping[str, str]
     """Command → why it can't be used."""
-    servers: tuple[str, ...]
-    """MCP servers, whose prompts are `/SERVER:PROMPT`."""
+    servers: Mapping[str, str]
+    """What `/SERVER:PROMPT` calls an MCP server → its name."""
 
 
 class ExtensionReader:
@@ -30,7 +31,7 @@ class ExtensionReader:
 
     def __init__(self, options: Options, workspace: Path) -> None:
         self._options, self._root = options, workspace
-        self._own = UserExtensions({}, {}, {}, ())
+        self._own = UserExtensions({}, {}, {}, {})
         self._read_at = -_COMMANDS_FRESH_S
         self._prompts: dict[str, dict[str, str]] = {}
 
@@ -43,9 +44,9 @@ class ExtensionReader:
         configuration = self._options.configuration(self._root)
         commands, (skills, _) = configuration.commands, configuration.skills
         try:
-            servers = tuple(load_folder_settings(self._root).mcp_servers)
+            servers = {mcp_server_key(name): name for name in load_folder_settings(self._root).mcp_servers}
         except InterlockError:
-            servers = ()
+            servers = {}
         return UserExtensions(
             {name: found.description or found.source for name, found in commands.usable.items()},
             {name: found.description for name, found in skills.items()},
@@ -54,9 +55,9 @@ class ExtensionReader:
         )
 
     def get_server_prompts(self, server: str) -> Mapping[str, str]:
-        """Prompts of an MCP server, which is started on first use."""
+        """Prompts of an MCP server, by what `/SERVER:PROMPT` calls it. It is started on first use."""
         if server not in self._prompts:
-            self._prompts[server] = self._fetch_prompts(server)
+            self._prompts[server] = self._fetch_prompts(self.get_extensions().servers[server])
         return self._prompts[server]
 
     def _fetch_prompts(self, server: str) -> dict[str, str]:

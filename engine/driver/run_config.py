@@ -390,7 +390,13 @@ def _make_protected_paths(
 
     own = rules.current_rules is configuration.rules.rules
     known = configuration.compute_once(("protected", options.home, options.check), made) if own else made()
-    return ProtectedPaths(known.memory, known.places, known.home)
+    return ProtectedPaths(
+        known.memory,
+        known.places,
+        known.home,
+        link_folders=known.link_folders,
+        link_indexes=known.link_indexes,
+    )
 
 
 def _open_sandbox(

@@ -19,11 +19,14 @@ from interlock.services.context.memory import (
 from interlock.services.files.ignore import find_shared_git_directory
 from interlock.services.files.protected import (
     SETTINGS_FOLDERS,
+    YOUR_OWN,
     ProtectedPaths,
+    builtin_protected_names,
     iterate_git_hook_and_include_paths,
     program_search_folders,
     system_and_user_git_config_paths,
 )
+from interlock.services.files.protected_links import GIT_BELIEVES, LinkFolder
 from interlock.services.files.stamps import real_path
 from interlock.services.hooks.hook_settings import Hook, build_matcher
 from interlock.services.hooks.scripts import find_code_files_and_folders
@@ -276,9 +279,7 @@ def find_protected_paths(
         "nodes of your own": settings.processor_files(places.root, home),
         "instructions for the model": (path for file in memory for path in file.sources),
         "the system prompt": filter(None, [configured_system_prompt_file(env, places.root, home)]),
-        "what git runs and believes": (
-            path for root in roots for path in _paths_named_in_git_config(root, env)
-        ),
+        GIT_BELIEVES: (path for root in roots for path in _paths_named_in_git_config(root, env)),
     }
     # These also where they are the workspace.
     own = {
@@ -289,11 +290,31 @@ def find_protected_paths(
     found = {path: what for path, what in _real_paths_with_labels(lists) if path not in whole} | dict(
         _real_paths_with_labels(own)
     )
-    made = ProtectedPaths(memory=names, places=found, home=real_path(home))
+    links = [*_folders_whose_links_count(found, roots, real_path(home))]
+    made = ProtectedPaths(memory=names, places=found, home=real_path(home), link_folders=links)
     for root in map(real_path, roots):  # a workspace in a project's settings
         if inside := made.find_protection_by_name(root.relative_to(find_git_root(root) or "/")):
             found[root] = inside.what
     return made
+
+
+def _folders_whose_links_count(
+    places: Mapping[Path, str], roots: Sequence[Path], home: Path
+) -> Iterator[LinkFolder]:
+    """Yield folders whose links lead to what programs obey: places of this run, git's hooks, the user's own
+    configuration."""
+    tops = [*map(real_path, roots)]
+    for path, what in places.items():
+        if what == GIT_BELIEVES or any(path.is_relative_to(top) for top in tops):
+            yield LinkFolder(str(path), what, 1)
+    for tree in filter(None, map(find_git_root, roots)):
+        git = find_shared_git_directory(tree)
+        yield from (LinkFolder(str(folder), GIT_BELIEVES, 0) for folder in (git, git / "hooks"))
+    for folder, prefix in ((home, "."), (home / ".config", "")):
+        yield LinkFolder(str(folder), YOUR_OWN, 0, prefix)
+    for name in builtin_protected_names():
+        if name.startswith("."):
+            yield LinkFolder(str(home / name), YOUR_OWN, 1)
 
 
 def _scripts_of_check_command(command: str, root: Path) -> Iterator[Path]:

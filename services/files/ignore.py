@@ -5,17 +5,22 @@ import os
 import re
 import stat
 import warnings
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from typing import NamedTuple
 
 from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
 
+from interlock.services.files.claude_denials import CLAUDE_SETTINGS, denied_read_patterns
 from interlock.services.files.disk import read_file
 from interlock.services.files.stamps import record_read
 
 AGENT_FILES = (".geminiignore", ".rooignore")
+"""They may re-include what git ignores, and a later one what an earlier one hides."""
+HIDING_FILES = (".cursorignore", ".clineignore", ".aiexclude", ".codeiumignore")
+"""Other agents' files: each only hides, whatever the others say."""
 _GIT_FILE = ".gitignore"
 _MARK = "ps_d"
 """pathspec's group for the slash after the matched name."""
@@ -82,6 +87,19 @@ Layer = tuple[str, tuple[_Pattern, ...]]
 """Directory that the patterns are relative to (with a trailing slash), and the patterns."""
 
 
+class AgentLayers(NamedTuple):
+    """What the user's and other agents' files say."""
+
+    own: Sequence[Layer]
+    """The last match of all of them decides, before git's."""
+    hiding: Sequence[Layer]
+    """Each hides by itself."""
+
+    @property
+    def hides_anything(self) -> bool:
+        return bool(self.own or self.hiding)
+
+
 def _is_ignored_by_last_match(layers: Sequence[Layer], path: str, is_dir: bool) -> bool | None:
     """Return whether the last pattern that matches the entry ignores it; None if none does."""
     for base, patterns in reversed(layers):
@@ -94,16 +112,19 @@ def _is_ignored_by_last_match(layers: Sequence[Layer], path: str, is_dir: bool) 
 
 class IgnoreRules:
     """Rules for one root: `.gitignore` (all levels, and `.git/info/exclude`) in a git repository, then `.geminiignore`,
-    `.rooignore` and custom files at the root, which may re-include what git ignores."""
+    `.rooignore` and custom files at the root, which may re-include what git ignores; and what other agents' files and
+    Claude Code's `Read(…)` denials hide, of the root and of the repository around it."""
 
     def __init__(
         self, root: Path, *, git: bool = True, agent: bool = True, custom: Sequence[Path] = ()
     ) -> None:
         self._root = str(root)
-        above = [str(d) for d in (root, *root.parents)] if git else []
-        self._tops = [(top, f"{_with_trailing_slash(top)}.git") for top in above]
+        above = [str(d) for d in (root, *root.parents)]
+        self._repositories = [(top, f"{_with_trailing_slash(top)}.git") for top in above]
+        self._tops = self._repositories if git else []
         self._agent_files = [str(root / name) for name in AGENT_FILES] if agent else []
         self._agent_files += [str(path) for path in custom]
+        self._hides = agent
         self._seen: dict[str, tuple[tuple[int, int], tuple[_Pattern, ...]]] = {}
 
     def gitignore_layers(self, directory: str) -> list[Layer]:
@@ -132,17 +153,25 @@ class IgnoreRules:
             ),
         ]
 
-    def agent_ignore_layers(self) -> list[Layer]:
-        return [
-            (_with_trailing_slash(self._root), patterns)
-            for f in self._agent_files
-            if (patterns := self._load_patterns(f))
-        ]
+    def agent_ignore_layers(self) -> AgentLayers:
+        base = _with_trailing_slash(self._root)
+        own = [(base, patterns) for f in self._agent_files if (patterns := self._load_patterns(f))]
+        return AgentLayers(own, [*self._hiding_layers()] if self._hides else [])
+
+    def _hiding_layers(self) -> Iterator[Layer]:
+        for folder in dict.fromkeys((self._root, self._find_repository_top() or self._root)):
+            base = _with_trailing_slash(folder)
+            for name in (*HIDING_FILES, *CLAUDE_SETTINGS):
+                if patterns := self._load_patterns(base + name):
+                    yield base, patterns
+
+    def _find_repository_top(self) -> str | None:
+        return next((top for top, git in self._repositories if os.path.lexists(git)), None)
 
     def is_ignored(self, path: str, is_dir: bool, *, git: bool = True) -> bool:
         """Return whether an entry below the root is ignored. With `git` false only the user's own files count."""
         agent, top = self.agent_ignore_layers(), self._find_work_tree_top() if git else None
-        if top is None and not agent:
+        if top is None and not agent.hides_anything:
             return False
         layers = self._load_gitignore_layers(top, self._root) if top else []
         for level in _directories_from_top_through(self._root, path)[1:]:
@@ -176,8 +205,13 @@ class IgnoreRules:
         own = (
             ["/.rooignore"] if file == f"{_with_trailing_slash(self._root)}.rooignore" else []
         )  # Roo Code: it hides itself
+        lines = (
+            denied_read_patterns(text, Path(file).parent.parent)
+            if file.endswith(CLAUDE_SETTINGS)
+            else text.split("\n")
+        )
         flags = re.IGNORECASE if _is_case_insensitive(file, status) else 0
-        patterns = _compile_patterns_in_reverse([*text.split("\n"), *own], flags)
+        patterns = _compile_patterns_in_reverse([*lines, *own], flags)
         self._seen[file] = (stamp, patterns)
         return patterns
 
@@ -186,11 +220,11 @@ class IgnoreRules:
         return next((top for top, git in self._tops if os.path.lexists(git)), None)
 
 
-def is_entry_ignored(
-    git_layers: Sequence[Layer], agent_layers: Sequence[Layer], path: str, is_dir: bool
-) -> bool:
+def is_entry_ignored(git_layers: Sequence[Layer], agent_layers: AgentLayers, path: str, is_dir: bool) -> bool:
     """Return whether an entry whose parents aren't ignored is: the user's own files take precedence."""
-    own = _is_ignored_by_last_match(agent_layers, path, is_dir)
+    if any(_is_ignored_by_last_match([layer], path, is_dir) for layer in agent_layers.hiding):
+        return True
+    own = _is_ignored_by_last_match(agent_layers.own, path, is_dir)
     return bool(_is_ignored_by_last_match(git_layers, path, is_dir)) if own is None else own
 
 

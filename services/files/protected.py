@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from interlock.services.files.disk import read_file
+from interlock.services.files.protected_links import LinkFolder, ProtectedLinkIndex
 from interlock.services.files.stamps import real_path, record_read
 from interlock.state.workspace import PathRefused, Protection
 
@@ -36,6 +37,7 @@ class ProtectionKind(NamedTuple):
     """False if creating one could only take rights away."""
 
 
+YOUR_OWN = "your own configuration"
 _MEMORY = ProtectionKind("instructions for the model")
 RULES = (".roorules", ".clinerules")
 """Roo Code's; a mode's own files end in `-MODE`."""
@@ -196,6 +198,12 @@ class ProtectedPaths:
     """Paths that a tool made, which somebody allowed, and the folders above them."""
     written: dict[str, str | None] = field(default_factory=dict[str, "str | None"])
     """The hash of what a tool last wrote to each of these."""
+    link_folders: Sequence[LinkFolder] = ()
+    """Folders outside of protected names whose links lead to what programs obey."""
+    link_indexes: dict[tuple[Path, ...], ProtectedLinkIndex] = field(
+        default_factory=dict[tuple[Path, ...], ProtectedLinkIndex]
+    )
+    """By roots."""
     on_made: list[Callable[[Sequence[str]], None]] = field(
         default_factory=list["Callable[[Sequence[str]], None]"]
     )
@@ -230,8 +238,20 @@ class ProtectedPaths:
         kinds = self.make_protection_kind_lookup()
         return next((Protection(p, kind.what) for p in path.parts if (kind := kinds(fold_name(p)))), None)
 
-    def find_path_protection(self, path: Path, roots: Iterable[Path]) -> Protection | None:
-        """Return the protection of an absolute path without `..`."""
+    def open_link_index(self, roots: Iterable[Path]) -> ProtectedLinkIndex:
+        """Return the links below protected names of these roots, listed once it is asked."""
+        if (known := tuple(roots)) not in self.link_indexes:
+            kinds = self.make_protection_kind_lookup()
+            self.link_indexes[known] = ProtectedLinkIndex(
+                known,
+                self.link_folders,
+                lambda name: (kind := kinds(fold_name(name))) and kind.what,
+                _fold_path,
+            )
+        return self.link_indexes[known]
+
+    def find_path_protection(self, path: Path, roots: Sequence[Path]) -> Protection | None:
+        """Return the protection of an absolute path without `..`: by its names, or because a link leads to it."""
         inside = [root for root in roots if path.is_relative_to(root)]
         for root in inside:
             if named := self.find_protection_by_name(
@@ -244,8 +264,19 @@ class ProtectedPaths:
         if self.home is not None and path != self.home and path.is_relative_to(self.home):
             first = path.relative_to(self.home).parts[0]
             if first.startswith(".") and not any(r.is_relative_to(self.home / first) for r in inside):
-                return Protection(first, "your own configuration")
-        return None
+                return Protection(first, YOUR_OWN)
+        return self.open_link_index(roots).find_targets().find_protection(path, _fold_path)
+
+    def find_hard_link_protection(self, path: Path, roots: Sequence[Path]) -> Protection | None:
+        """Return the protection that a file has by another name. Looks for one only if the file has several links."""
+        status = _stat_or_none(path)
+        if status is None or status.st_nlink == 1 or not stat.S_ISREG(status.st_mode):
+            return None
+        return self.open_link_index(roots).find_hard_link(path)
+
+
+def _fold_path(path: Path) -> str:
+    return "".join(f"/{fold_name(part)}" for part in path.parts[1:])
 
 
 @lru_cache(maxsize=4)

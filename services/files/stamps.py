@@ -66,6 +66,11 @@ def _read_stamp(path: str, aspect: ReadAspect, stable_before_ns: float = float("
     return (*what, found.st_size, found.st_mtime_ns, changed)
 
 
+def read_folder_stamp(folder: str) -> Stamp:
+    """Return what differs once an entry of a folder is new or gone; equal to no other if that can't be known yet."""
+    return _read_stamp(folder, "entries", time.time_ns() - TICK_NS)
+
+
 def record_read(path: str | Path, aspect: ReadAspect = "content") -> None:
     """Note that a path is about to be looked at. Call it first: what changes in between is seen then."""
     if (stamps := _STAMPS.get()) is not None:

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import mimetypes
+import shlex
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,6 +29,7 @@ from interlock.state.calls import CallView, Preview, ToolResult, error_result
 from interlock.state.events import Emit, ErrorEvent, ToolOutput
 from interlock.state.mcp import ServerItem, ServerView
 from interlock.state.messages import DataPart, ToolDeclaration
+from interlock.state.names import mcp_tool_prefix
 from interlock.state.seen import SeenFiles
 from interlock.state.text import make_visible, schema_violation, to_visible_json
 from interlock.state.tooling import Outputs, ToolInfo, ToolRun
@@ -85,7 +87,8 @@ class Servers:
                 lines = [f"MCP server {view.name!r} is still starting; its tools come when it is ready."]
             if view.status == "failed":
                 lines = [
-                    f"MCP server {view.name!r} is skipped: {view.error}. Check it: interlock mcp test {view.name}"
+                    f"MCP server {view.name!r} is skipped: {view.error}. "
+                    f"Check it: interlock mcp test {shlex.quote(view.name)}"
                 ]
             for line in lines:
                 if line not in self._warned:
@@ -119,7 +122,9 @@ class Servers:
 
     def find_server_of_tool(self, name: str) -> str | None:
         """Return the server that a tool name belongs to: the longest matching name."""
-        fitting = [server for server in self.enabled_server_names() if name.startswith(f"mcp_{server}_")]
+        fitting = [
+            server for server in self.enabled_server_names() if name.startswith(mcp_tool_prefix(server))
+        ]
         return max(fitting, key=len, default=None)
 
     def trusted_tool_annotations(self, tool_name: str) -> Mapping[str, JsonValue]:
@@ -340,7 +345,7 @@ class JoinedToolset(BuiltinToolset):
         if server is None:
             return super().summarize_call(call)
         tool = self.servers.tools_by_name().get(call.name)
-        name = tool.original if tool else call.name.removeprefix(f"mcp_{server}_")
+        name = tool.original if tool else call.name.removeprefix(mcp_tool_prefix(server))
         text = f"{server}: {make_visible(name)}" + (f" {to_visible_json(call.args)}" if call.args else "")
         return text if len(text) <= _SUMMARY else text[: _SUMMARY - 1] + "…"
 

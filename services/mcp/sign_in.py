@@ -6,6 +6,7 @@ Headless runs report that sign-in is needed; only `sign_in_with_browser` waits f
 import asyncio
 import hashlib
 import json
+import shlex
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
 from contextlib import asynccontextmanager, contextmanager
@@ -125,7 +126,7 @@ def sign_in_needed_message(spec: ServerSpec) -> str:
     """Explain a 401 from a server."""
     if any(name.lower() == "authorization" for name in spec.headers or {}):
         return "it refused the Authorization header of settings (401)"
-    return f"it wants you to sign in: interlock mcp auth {spec.name}"
+    return f"it wants you to sign in: interlock mcp auth {shlex.quote(spec.name)}"
 
 
 def load_stored_token_provider(

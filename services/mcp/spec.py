@@ -6,8 +6,7 @@ provider accepts, without regular expressions to run or references to fetch.
 """
 
 import os
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -19,7 +18,7 @@ from interlock.services.config.formats import edit_json_settings
 from interlock.services.tool_schemas import DESCRIPTION_CHARS, reduce_schema
 from interlock.state.errors import ConfigError, UserError
 from interlock.state.mcp import ServerItem
-from interlock.state.names import mcp_tool_name
+from interlock.state.names import mcp_server_key, mcp_tool_name
 from interlock.state.settings import McpServer, OAuthSettings, Settings
 from interlock.state.text import make_visible
 
@@ -27,8 +26,6 @@ MOST = 64 * 1024 * 1024
 """Maximum bytes of one message; a server that sends longer ones is unusable."""
 TOO_LONG = f"it sent a message of more than {MOST >> 20} MB"
 Transport = Literal["stdio", "sse", "http"]
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}")
-"""Tools are named `mcp_SERVER_TOOL`, and providers limit names to 63 characters."""
 
 
 @dataclass(frozen=True)
@@ -62,14 +59,30 @@ class ServerSpec:
 
 def build_server_specs(settings: Settings, workspace: Path) -> dict[str, ServerSpec]:
     """Return all servers in settings, in order. Those in `mcp.excluded` are disabled."""
-    excluded = {*settings.mcp.excluded}
+    excluded, owners = {*settings.mcp.excluded}, _owners_of_tool_prefixes(settings.mcp_servers)
     return {
-        n: _to_server_spec(n, server, workspace, n in excluded) for n, server in settings.mcp_servers.items()
+        n: _to_server_spec(n, server, workspace, n in excluded, owners[mcp_server_key(n)])
+        for n, server in settings.mcp_servers.items()
     }
 
 
-def _to_server_spec(name: str, server: McpServer, workspace: Path, excluded: bool) -> ServerSpec:
-    transport, problem = _choose_transport(name, server)
+def _owners_of_tool_prefixes(names: Iterable[str]) -> dict[str, str]:
+    """Return what tools' names call a server → the one that has it: a server of just this name, else the first."""
+    owners: dict[str, str] = {}
+    for name in names:
+        key = mcp_server_key(name)
+        owners[key] = name if name == key else owners.get(key, name)
+    return owners
+
+
+def _to_server_spec(
+    name: str, server: McpServer, workspace: Path, excluded: bool, prefix_owner: str
+) -> ServerSpec:
+    transport, problem = _choose_transport(server)
+    if prefix_owner != name:
+        problem = (
+            f"its tools would have the names of those of {prefix_owner!r}: rename one of the two servers"
+        )
     return ServerSpec(
         name=name,
         transport=transport,
@@ -95,15 +108,10 @@ def _strip_arguments(name: str) -> str:
     return name.partition("(")[0]
 
 
-def _choose_transport(name: str, server: McpServer) -> tuple[Transport | None, str]:
+def _choose_transport(server: McpServer) -> tuple[Transport | None, str]:
     """Return the transport, and what is wrong with the configuration."""
     named = [key for key, value in (("command", server.command), ("url", server.url)) if value]
     named += ["httpUrl"] if server.http_url else []
-    if not _NAME.fullmatch(name):
-        return (
-            None,
-            f"the name {name!r} can't be part of a tool's name: letters, digits, `-` and `_`, at most 40",
-        )
     if not named:
         return None, "it needs `command`, or `url`, or `httpUrl`"
     if server.http_url and server.url:

@@ -33,6 +33,7 @@ from interlock.services.shell.danger import UNKNOWN
 from interlock.services.shell.model import HARMLESS_VARIABLES, STAGES, ShellCommand, ShellLine
 from interlock.state.calls import ApprovalMode, CallView, Risk, SavedRules, SessionRule
 from interlock.state.errors import RunError
+from interlock.state.names import mcp_tool_prefix
 from interlock.state.workspace import PathRefused, Workspace
 
 _PATH_KEYS = ("file_path", "path", "dir_path", "notebook_path")
@@ -93,8 +94,7 @@ def call_target(call: CallView, risk: Risk, workspace: Workspace) -> str | None:
         real = workspace.resolve_readable(path) if risk == "read" else workspace.resolve_writable(path)
     except PathRefused:
         return None
-    # Included directories may hold the same relative path: outside of the root it must be absolute.
-    return workspace.display_path(real) if real.is_relative_to(workspace.root) else str(real)
+    return workspace.display_path(real)
 
 
 def _find_urls(text: str) -> list[str]:
@@ -227,7 +227,7 @@ def to_rule_tables(rule: SessionRule, server: str | None, is_host: bool, root: P
         return [{**common, **about}]
     if server is None:
         return []  # it would be a blanket permission
-    name = rule.tool if rule.server is None else f"mcp_{server}_*"
+    name = rule.tool if rule.server is None else f"{mcp_tool_prefix(server)}*"
     bound = {"mcpFingerprint": rule.program} if rule.program else {}
     return [{**common, "toolName": name, "mcpName": server, **bound, "workspace": str(root)}]
 

@@ -9,6 +9,7 @@ from typing import Any, cast
 from pydantic import JsonValue
 
 from interlock.state.calls import ApprovalMode, CallView, Decision, Risk
+from interlock.state.names import mcp_tool_prefix
 from interlock.state.subagent import INVESTIGATOR
 from interlock.state.text import replace_surrogates
 from interlock.tools.table import ALIASES, TOOLS
@@ -215,7 +216,7 @@ ANYBODY = Scope()
 
 def find_longest_matching_server(tool: str, servers: frozenset[str]) -> str | None:
     """Return the MCP server a tool belongs to: the longest matching name."""
-    fitting = [s for s in servers if tool.startswith(f"mcp_{s}_")]
+    fitting = [s for s in servers if tool.startswith(mcp_tool_prefix(s))]
     return max(fitting, key=len, default=None)
 
 
@@ -245,7 +246,7 @@ def _is_server_matched(rule: Rule, names: frozenset[str], scope: Scope) -> bool:
     }:
         return True
     # A tool's name doesn't identify an unknown server: rules that restrict apply all the same.
-    return rule.decision != "allow" and any(n.startswith(f"mcp_{rule.server}_") for n in names)
+    return rule.decision != "allow" and any(n.startswith(mcp_tool_prefix(rule.server)) for n in names)
 
 
 _AGENT = "invoke_agent"
@@ -255,7 +256,7 @@ def canonical_tool_name(name: str) -> str:
     """Return our name of a tool's alias, also of Claude Code's for a server's tool, or for all of a server's."""
     if name.startswith("mcp__"):
         server, _, tool = name.removeprefix("mcp__").partition("__")
-        return f"mcp_{server}_{tool or '*'}"
+        return f"{mcp_tool_prefix(server)}{tool or '*'}" if server else "mcp_*"
     return ALIASES.get(name, name)
 
 

@@ -4,6 +4,7 @@ import errno
 import fcntl
 import os
 import re
+import stat
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -116,24 +117,24 @@ def survey_and_protect_roots(
     for root in roots:
         found.mounts.add_writable(root)
     for root in roots:
-        _reject_redirecting_links(root, protected)
+        _reject_redirecting_links(root)
         _survey_and_protect_folders(root, found, protected.make_protection_kind_lookup(), configs)
         if not os.path.lexists(root / _DOTENV):
             found.protect_or_forbid_creation(root / _DOTENV)
         if (root / ".git").is_file():
             _protect_linked_worktree(root / ".git", found, configs)
+    _protect_link_targets(found, protected)
     for path in (*program_search_folders(env), *protected.places):
         if found.find_root(path) and path not in roots:
             found.protect_or_forbid_creation(path)
     return found
 
 
-def _reject_redirecting_links(root: Path, protected: ProtectedPaths) -> None:
-    """Raises `SandboxError` for a link where what Interlock or git obeys is expected."""
-    names = protected.protection_kinds_by_folded_name()
-    for name in (_DOTENV, ".git", *protected.all_protected_names()):
-        kind = names.get(fold_name(name))
-        if (kind is None or (kind.new and kind.trusted)) and (root / name).is_symlink():
+def _reject_redirecting_links(root: Path) -> None:
+    """Raises `SandboxError` for a link where Interlock's variables or git's repository are expected. Links with other
+    protected names that a command turns are set aside."""
+    for name in (_DOTENV, ".git"):
+        if (root / name).is_symlink():
             raise SandboxError(
                 f"{str(root / name)!r} is a link, and a sandboxed command could turn it; expected a file or folder."
                 " Put what it leads to in its place, or run without the sandbox."
@@ -172,6 +173,27 @@ def _survey_and_protect_folders(
                     survey.mounts.hide_path(real)
             elif is_dir and name != NOT_SEARCHED:
                 pending.append(entry.path)
+
+
+def _protect_link_targets(survey: Survey, protected: ProtectedPaths) -> None:
+    """Protect what links below protected names lead to, and other names of the files there."""
+    links = protected.open_link_index(survey.roots)
+    for path in links.find_targets().paths:
+        if NOT_SEARCHED not in path.parts:  # an installer puts packages there
+            survey.protect_or_forbid_creation(path)
+    several = set[tuple[int, int]]()
+    for entry in (*map(Path, survey.known), *links.iterate_files_inside()):
+        with suppress(OSError):
+            status = os.lstat(entry)
+            if status.st_nlink > 1 and stat.S_ISREG(status.st_mode):
+                several.add((status.st_dev, status.st_ino))
+    inodes = {inode for _, inode in several}
+    for folder in survey.folders if several else ():
+        for entry in _list_entries_or_empty(folder):
+            if entry.inode() in inodes:
+                status = entry.stat(follow_symlinks=False)
+                if (status.st_dev, status.st_ino) in several:
+                    survey.protect_path(Path(entry.path))
 
 
 def _protect_bare_repository(git: Path, survey: Survey) -> None:

@@ -16,7 +16,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from interlock.services.files.ignore import AGENT_FILES
+from interlock.services.files.ignore import AGENT_FILES, HIDING_FILES
 from interlock.services.files.protected import is_private_name
 from interlock.state.errors import RunError
 from interlock.state.workspace import OpenDirEntry, Workspace
@@ -24,7 +24,7 @@ from interlock.state.workspace import OpenDirEntry, Workspace
 if TYPE_CHECKING:  # the program that restores needs no settings, which take a tenth of a second to import
     from interlock.state.settings import SnapshotSettings
 
-_RULES = {".gitignore", *AGENT_FILES}
+_RULES = {".gitignore", *AGENT_FILES, *HIDING_FILES}
 _TICK_NS, _COARSE_TICK_NS = 20_000_000, 2_100_000_000
 """A file changed this shortly before it was examined may change again without a new time stamp: the kernel's clock for
 files ticks every 1 to 10 ms, and some file systems store only whole seconds."""

@@ -9,7 +9,7 @@ from folders import put
 from mcp_servers.place import SERVER, Place, calls
 from scripted import says
 
-from interlock.engine import Decision
+from interlock.engine import Decision, run_sync
 from interlock.engine.client.configuration_checks import PolicyCheck
 from interlock.state.errors import InputError
 
@@ -84,6 +84,26 @@ def test_a_tool_that_would_pass_for_another_servers_is_left_out(place: Place) ->
     assert place.noted() == []
     assert any("'b:note' would pass for one of the server 'odd_b'" in line for line in place.told)
     assert outcome.status == "done"
+
+
+def test_a_servers_name_may_hold_signs_that_names_of_tools_cant(place: Place) -> None:
+    place.servers(**{"@acme/odd one": place.odd(trust=True), "github.com/docs": place.odd()})
+    first = calls(("mcp_acme_odd_one_note", {"text": "x"}))
+    outcome = place.main(first, calls(("mcp_github_com_docs_note", {"text": "y"})), OVER)
+    assert place.noted() == ["note x"]
+    assert outcome.pending[0]["tool_name"] == "mcp_github_com_docs_note"
+    model = place.script({"expect": "Greet Ann", "text": "over"})
+    greeted = run_sync("main", {"prompt": "/acme_odd_one:greet Ann"}, options=place.options(model=model))
+    assert greeted.status == "done", greeted.error
+
+
+def test_of_servers_with_one_name_for_tools_the_one_of_just_this_name_counts(place: Place) -> None:
+    place.servers(**{"a b": place.odd(trust=True), "a_b": place.odd(), "a/b": place.odd(trust=True)})
+    outcome = place.main(calls(("mcp_a_b_note", {"text": "x"})), OVER)
+    assert outcome.status == "waiting" and place.noted() == []
+    (said,) = (line for line in place.told if "'a b'" in line)
+    assert "its tools would have the names of those of 'a_b'" in said
+    assert said.endswith("interlock mcp test 'a b'")
 
 
 def test_what_a_folder_brings_along_counts_once_it_is_trusted(place: Place) -> None:

@@ -303,6 +303,25 @@ def test_a_protected_link_is_neither_turned_nor_is_what_it_leads_to_changed(plac
     assert {p.name for p in place.work.rglob("*.sandboxed")} == {"AGENTS.md.sandboxed", "CLAUDE.md.sandboxed"}
 
 
+def test_what_is_found_by_a_protected_link_can_not_be_changed(place: Place) -> None:
+    """Also where settings themselves are behind a link, which a command may turn."""
+    tree(place.work, {"tools/x/SKILL.md": "ours", "own/settings.json": "ours", "x": "ours"})
+    (place.work / ".claude/skills").mkdir(parents=True)
+    links = {".claude/skills/x": "../../tools/x", ".claude/skills/y": "../../later/y", ".gemini": "own"}
+    for name, target in links.items():
+        (place.work / name).symlink_to(target)
+    os.link(place.work / "x", place.work / ".claude/a.md")
+    place.sh(
+        "echo evil | tee tools/x/SKILL.md tools/x/new own/settings.json x; mv tools t2; mkdir -p later/y;"
+        " touch later/y/a; mkdir evil; rm .gemini; ln -s evil .gemini"
+    )
+    found = {name: text for name, text in place.tree().items() if text != "/"}
+    kept = ("tools/x/SKILL.md", "own/settings.json", "x", ".claude/a.md")
+    assert {name: found.get(name) for name in kept} == dict.fromkeys(kept, "ours")
+    assert not (place.work / "tools/x/new").exists() and not (place.work / "later/y").exists()
+    assert (place.work / ".gemini.sandboxed").is_symlink() and not os.path.lexists(place.work / ".gemini")
+
+
 def test_commits_work_and_leave_the_repository_as_git_would(place: Place) -> None:
     place.git("init", "-b", "main")
     identity = {"GIT_AUTHOR_NAME": "a", "GIT_AUTHOR_EMAIL": "b", "GIT_COMMITTER_NAME": "a"}
@@ -529,7 +548,7 @@ def test_a_sandbox_that_can_not_be_made_any_more_runs_nothing_but_our_own_progra
     place: Place, tmp_path: Path
 ) -> None:
     sandbox = sandbox_for(place.work)
-    (place.work / ".gemini").symlink_to(tmp_path)
+    (place.work / ".git").symlink_to(tmp_path)
     outputs, env = OutputFiles(tmp_path), {"PATH": os.environ["PATH"]}
     run: Callable[..., Any] = SupervisedProcesses(outputs=outputs, env=env, sandbox=sandbox).run
     ended = asyncio.run(run(["touch", "made"], cwd=place.work, timeout_s=30))

@@ -74,6 +74,8 @@ def test_info_exclude_counts_also_in_linked_work_trees(repo: Path, tmp_path: Pat
 
 
 OWN = {".gitignore": "*.log\ndist/\n", ".geminiignore": "!debug.log\n!dist/\nsecret\n"}
+CLAUDE = ".claude/settings.json"
+READ_DENIALS = ["Read(*.key)", "Read(./sub/x)", "Read(s/**)", "Read(!y/z)", "Read(.env*)", "Bash(cat y/z)", 3]
 BROKEN = b"\xef\xbb\xbf*.log\n[z-a]\n[[[a]\nfoo\\\n\xff\xfe\n*.tmp\n"
 DEEP = "/".join("a" * 60)
 
@@ -87,12 +89,39 @@ DEEP = "/".join("a" * 60)
         ({**OWN, ".rooignore": "debug.log"}, "debug.log x.log dist/a secret", ".", ["dist/a"]),
         (OWN, "debug.log x.log dist/a secret", ".", ["debug.log", "dist/a"]),
         ({".gitignore": "dist/", ".geminiignore": "!dist/keep\n"}, "dist/keep", ".", []),
+        # Other agents' files only hide, each by itself, below the repository's top too.
+        (
+            {".cursorignore": "*.key\n!a.key\n", ".clineignore": "!a.key\n!b.key"},
+            "a.key b.key",
+            ".",
+            ["a.key"],
+        ),
+        ({".aiexclude": "x\n", ".codeiumignore": "/sub/y\n"}, "sub/x sub/y sub/z", "sub", ["z"]),
+        ({".gitignore": "*.log\n", ".cursorignore": "!*.log\n"}, "a.log", ".", []),
+        (
+            {CLAUDE: {"permissions": {"deny": READ_DENIALS}}},
+            "a.key sub/a.key sub/x sub/s/t y/z .envx",
+            ".",
+            ["y/z"],
+        ),
+        ({CLAUDE: b"{broken"}, "a", ".", ["a"]),
         # Broken lines are skipped as git skips them; no pattern of a project can hold us up.
         ({".gitignore": BROKEN}, "a.log b.tmp c", ".", ["c"]),
         ({".gitignore": "*a" * 40 + "b\n" + "**/a/" * 30 + "x\n"}, "a" * 200, ".", ["a" * 200]),
         ({".gitignore": "**/a/" * 12 + "x\n"}, DEEP, ".", [DEEP]),
     ],
-    ids=["below the top", "own files", "brought back", "below", "broken", "many stars", "deep"],
+    ids=[
+        *(
+            "below the top",
+            "own files",
+            "brought back",
+            "below",
+            "others' files",
+            "their top",
+            "not brought back",
+        ),
+        *("Claude's denials", "Claude's, broken", "broken", "many stars", "deep"),
+    ],
 )
 def test_ignore_files_leave(
     repo: Path, files: dict[str, Any], names: str, top: str, found: list[str]

@@ -9,6 +9,7 @@ import pytest
 from folders import table, tree
 
 from interlock.services.files import protected
+from interlock.services.files.agent_files import load_agent_files
 from interlock.services.files.protected import ProtectedPaths, builtin_protected_names
 from interlock.services.files.workspace import FolderWorkspace
 from interlock.services.policy.policy import RulePolicy
@@ -54,6 +55,11 @@ ALLOW = '[[rule]]\ntoolName = "{tool}"\ndecision = "allow"\npriority = 999\n{mor
         ".lintstagedrc.mts",
         "web/lint-staged.config.js",
         "Jenkinsfile.release",
+        "docs/x.prompt.md",
+        "plugin/hooks/hooks.json",
+        ".codex/rules/a.rules",
+        ".pi/extensions/x.ts",
+        ".kiro/steering/a.md",
     ],
 )
 def test_what_the_program_goes_by_is_asked_about_in_every_mode(make, call, workspace, path, mode) -> None:
@@ -85,6 +91,14 @@ def test_each_name_has_a_reason_and_a_source() -> None:
     rows = tomllib.loads(Path(protected.__file__).with_name("protected.toml").read_text())["obeyed"]
     names = [name for row in rows for name in row["names"]]
     assert all(row["what"] and row["source"] for row in rows) and len(names) == len({*names})
+
+
+def test_every_file_of_other_agents_that_the_program_knows_is_protected() -> None:
+    """With the folders and names that its pattern stands for."""
+    paths = ProtectedPaths()
+    patterns = [path for row in load_agent_files() for path in row.project]
+    examples = [pattern.replace("**/", "a/b/").replace("**", "a").replace("*", "x") for pattern in patterns]
+    assert examples and [path for path in examples if not paths.find_protection_by_name(Path(path))] == []
 
 
 def test_always_for_that_file_is_a_rule_that_names_it(make, call) -> None:
