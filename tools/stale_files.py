@@ -36,11 +36,12 @@ class StaleFile:
     seen: SeenFile | None
     file: TextFile | None
     seen_files: SeenFiles
+    may_be_read: bool = True
 
     @cached_property
     def changes(self) -> str:
         """The diff since the model saw it; empty: unknown, or only bytes differ."""
-        if self.seen is None or self.seen.text is None or self.file is None:
+        if self.seen is None or self.seen.text is None or self.file is None or not self.may_be_read:
             return ""
         return diff_between_texts(self.seen, self.seen_files.redact(self.file.raw))
 
@@ -79,13 +80,14 @@ class StaleFile:
             "unread": (f"{path} exists and you haven't read it", "not_read"),
             "part": (f"You have read only a part of {path}", "not_read"),
         }[self.why]
-        if self.changes:
-            what, diff = "What changed since:", self.changes
+        if not self.may_be_read:
+            shown = "It is ignored by git, so its text isn't shown. "
+        elif self.changes:
+            shown = f"What changed since:\n{_cut_diff(self.changes)}"
         else:
-            what, diff = "Your call would change:", unified_diff(self.now.path, before, after)
+            shown = f"Your call would change:\n{_cut_diff(unified_diff(self.now.path, before, after))}"
         end = "Edit what is there now, or send the same call again to write over it."
-        text = f"{head}, so nothing was written. {what}\n{_cut_diff(diff)}{end}"
-        return ToolError(kind, text, (self.now,))
+        return ToolError(kind, f"{head}, so nothing was written. {shown}{end}", (self.now,))
 
 
 def _cut_diff(diff: str) -> str:

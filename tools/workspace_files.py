@@ -6,7 +6,7 @@ import os
 import stat
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from io import BufferedReader
 from pathlib import Path
 from typing import Literal
@@ -139,6 +139,8 @@ def prepare_write_target(
     if text and before is not None and file is None:
         raise ToolError("not_text", f"{shown!r} is binary, not text; change it with a command.")
     stale = find_stale_file(shown, before, file, None if is_own else context.seen)
+    if stale and context.workspace.is_ignored(path):  # git-ignored files may be written but not read
+        stale = replace(stale, may_be_read=False)
     return WriteTarget(path, shown, before, file, stale)
 
 

@@ -150,3 +150,25 @@ def test_a_fork_knows_what_was_seen_up_to_its_step(bench: Bench) -> None:
     bench.go_on(known, write("a.py", "x = 8\n"), {"expect": "Overwrote", **DONE})
     bench.replies = []
     bench.go_on(unknown, write("a.py", "x = 9\n"), {"expect": "haven't read it", **DONE}, DONE)
+
+
+def test_what_git_ignores_is_not_shown_in_the_answer(bench: Bench) -> None:
+    (bench.desk.work / ".git").mkdir()
+    (bench.desk.work / ".gitignore").write_text("a.py\n")
+    hidden = {"expect": r"(?s)\A(?!.*-x = 1).*exists and you haven't read it.*is ignored by git", **DONE}
+    bench.run(write("a.py", "x = 9\n"), hidden)
+    bench.run(write("a.py", "x = 9\n"), write("a.py", "x = 9\n"), {"expect": "Overwrote", **DONE})
+
+
+def test_a_sub_agent_sees_for_itself_and_its_edit_is_news_to_the_caller(bench: Bench) -> None:
+    agent = {"agent": "generalist:1.0"}
+    theirs = [write("a.py", "x = 8\n"), READ, write("a.py", "x = 8\n"), says("complete_task", result="ok")]
+    expected = [{}, {"expect": "haven't read it"}, {}, {}]
+    mine = [READ, says("generalist", request="Do it.")]
+    again = {"expect": r"(?s)changed since you last saw it.*\+x = 8"}
+    bench.run(
+        *mine,
+        write("a.py", "x = 9\n"),
+        {**again, **DONE},
+        *({**agent, **more, **reply} for more, reply in zip(expected, theirs, strict=True)),
+    )
