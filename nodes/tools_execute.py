@@ -140,7 +140,8 @@ async def _journal_intent_and_run(
                 )
         changes = person_was_asked or info.effect == "file"
         if changes or not await asyncio.to_thread(deps.policy.is_read_only_command, run.call):
-            await deps.snapshots.snapshot_before_call(run.key)
+            only = (deps.toolset.written_paths(run.call) or [""])[0] if info.effect == "file" else ""
+            await deps.snapshots.snapshot_before_call(run.key, only)
         deps.journal.record_intent(run.key, run.call, planned)
     work = deps.toolset.run_call(replace(run, planned=planned))
     return await (await_despite_cancel(work) if info.effect == "file" else work)

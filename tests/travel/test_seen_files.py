@@ -1,5 +1,6 @@
 """What the model hasn't seen isn't written over: not a person's text, nor another run's, nor a formatter's."""
 
+import re
 from typing import Any
 
 import pytest
@@ -161,10 +162,10 @@ def test_what_git_ignores_is_not_shown_in_the_answer(bench: Bench) -> None:
 
 
 def test_a_sub_agent_sees_for_itself_and_its_edit_is_news_to_the_caller(bench: Bench) -> None:
-    agent = {"agent": "generalist:1.0"}
+    agent = {"agent": "generalist:1.0"}  # its call is the first of the second reply
     theirs = [write("a.py", "x = 8\n"), READ, write("a.py", "x = 8\n"), says("complete_task", result="ok")]
     expected = [{}, {"expect": "haven't read it"}, {}, {}]
-    mine = [READ, says("generalist", request="Do it.")]
+    mine = [READ, says("invoke_agent", agent_name="generalist", prompt="Do it.")]
     again = {"expect": r"(?s)changed since you last saw it.*\+x = 8"}
     bench.run(
         *mine,
@@ -172,3 +173,17 @@ def test_a_sub_agent_sees_for_itself_and_its_edit_is_news_to_the_caller(bench: B
         {**again, **DONE},
         *({**agent, **more, **reply} for more, reply in zip(expected, theirs, strict=True)),
     )
+
+
+def test_undo_offers_the_version_of_somebody_else_in_between(bench: Bench) -> None:
+    mine = [write("a.py", f"x = {n}\n") for n in (7, 8, 9)]
+    run = bench.run(READ, mine[0], shell("echo '# theirs' >> a.py"), DONE).run
+    bench.file.write_text("# theirs\n")
+    bench.go_on(run, mine[1], mine[2], DONE)
+    refused = bench.desk("undo", run)
+    assert refused.code == 2 and bench.file.read_text() == "x = 9\n"
+    offered = re.findall(r"interlock undo \w+ --call (\d+)", refused.err)
+    assert "Somebody else changed 'a.py' between two calls" in refused.err and len(offered) == 2, refused.err
+    for number in offered:
+        assert bench.desk("undo", run, "--call", number).code == 0
+    assert bench.file.read_text() == "# theirs\n"
