@@ -6,12 +6,19 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from pydantic import BaseModel, JsonValue
 
 from interlock.prompts import load_prompt
-from interlock.services.files.filesystem import hash_file_at, remove_temporary_file, sha256, write_atomically
+from interlock.services.files.filesystem import (
+    hash_file_at,
+    lock_folder,
+    remove_temporary_file,
+    sha256,
+    write_atomically,
+)
 from interlock.services.secrets.redaction import find_new_redaction_mark
 from interlock.state.calls import (
     CallKey,
@@ -33,6 +40,8 @@ from interlock.tools.workspace_files import prepare_write_target, read_file_byte
 
 LONGEST_TOLD_DIFF = 4_000
 """Characters of a file's diff that a model is told unasked."""
+_LOCK_WAIT_S = 5.0
+"""Another run's write takes some milliseconds."""
 _MOST_FORESEEN = 100_000_000
 """Bytes of files kept in `FileCalls._foreseen`."""
 
@@ -213,12 +222,16 @@ class FileWriteCalls:
             return False
 
     def _write_unless_file_changed(self, change: FileChange, planned: Planned, key: CallKey) -> ToolResult:
-        """Write the change unless the file is no longer as planned."""
+        """Write the change unless the file is no longer as planned. Writers of ours take turns in a folder."""
         path = Path(change.path)
         try:
             if self.workspace.resolve_writable(change.path) != path:  # replaced by a link in the meantime
                 return _external_change_result(self.workspace, planned)
-            with self.workspace.open_parent_directory(path, create_missing=planned.before is None) as place:
+            creates = planned.before is None
+            with (
+                self.workspace.open_parent_directory(path, create_missing=creates) as place,
+                lock_folder(place.directory, _LOCK_WAIT_S),
+            ):
                 if hash_file_at(place) == planned.after:
                     return _success_result(self.workspace, planned)
                 if self._editor_or_disk_hash(place, path) != planned.before:
@@ -226,8 +239,9 @@ class FileWriteCalls:
                 if change.before != change.after:
                     plan = self.workspace.find_plan_file(change.path) is not None
                     self._write_through_editor(path, change.after)
-                    if hash_file_at(place) != planned.after:
-                        write_atomically(place, change.after, key, private=plan)
+                    if (there := hash_file_at(place)) != planned.after:
+                        check = partial(_require_digest, place, there)
+                        write_atomically(place, change.after, key, private=plan, check=check)
         except OSError as error:
             return self._write_failure_result(path, planned, error)
         self.workspace.record_written_digest(path, planned.after)
@@ -235,11 +249,21 @@ class FileWriteCalls:
 
     def _write_failure_result(self, path: Path, planned: Planned, error: OSError) -> ToolResult:
         gone = planned.before is not None and isinstance(error, FileNotFoundError | NotADirectoryError)
-        if gone or error.errno == errno.ELOOP:
+        if gone or isinstance(error, _ChangedMeanwhileError) or error.errno == errno.ELOOP:
             return _external_change_result(self.workspace, planned)
         reason = error.strerror or str(error)
         shown = self.workspace.display_path(path)
         return error_result("io_error", f"{shown!r} could not be written: {reason}. The file is as it was.")
+
+
+class _ChangedMeanwhileError(OSError):
+    """Somebody else wrote the file while it was about to be replaced."""
+
+
+def _require_digest(place: OpenDirEntry, digest: str | None) -> None:
+    """Raise `_ChangedMeanwhileError` unless a file's bytes still have this hash."""
+    if hash_file_at(place) != digest:
+        raise _ChangedMeanwhileError
 
 
 def _change_cache_key(

@@ -1,14 +1,22 @@
 """What the model hasn't seen isn't written over: not a person's text, nor another run's, nor a formatter's."""
 
 import re
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace as replace_fields
 from typing import Any
 
 import pytest
+from patience import until
 from scripted import says
 from travel.conftest import Desk, shell, write
 
 from interlock.engine import Outcome, resume_sync, run_sync
+from interlock.engine.client import Client, RunRow
+from interlock.engine.read.shared_folders import shared_folder_lines
 from interlock.engine.travel.fork import fork_run
+from interlock.services.files import filesystem
+from interlock.state.events import ErrorEvent
+from interlock.state.workspace import OpenDirEntry
 
 READ = says("read_file", file_path="a.py")
 THEIRS = "x = 1\ny = 2\n# theirs\n"
@@ -187,3 +195,45 @@ def test_undo_offers_the_version_of_somebody_else_in_between(bench: Bench) -> No
     for number in offered:
         assert bench.desk("undo", run, "--call", number).code == 0
     assert bench.file.read_text() == "# theirs\n"
+
+
+def test_what_is_saved_while_the_edit_is_written_stays(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The moment before the rename: the new text is written beside the file already."""
+    write_new_file = filesystem._write_new_file
+
+    def saves_meanwhile(place: OpenDirEntry, data: bytes, mode: int | None) -> None:
+        write_new_file(place, data, mode)
+        if data.startswith(b"x = 3"):
+            bench.file.write_text(THEIRS)
+
+    monkeypatch.setattr(filesystem, "_write_new_file", saves_meanwhile)
+    bench.run(READ, replace("x = 1", "x = 3"), {"expect": "changed while the edit waited", **DONE})
+    assert bench.file.read_text() == THEIRS
+    assert [path.name for path in bench.desk.work.iterdir()] == ["a.py"]
+
+
+def test_runs_at_work_in_one_folder_name_each_other(bench: Bench) -> None:
+    desk = bench.desk
+    slow, heard = desk.options([shell("while [ ! -e ../go ]; do sleep 0.05; done"), DONE]), list[Any]()
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(run_sync, "main", {"prompt": "Wait."}, options=slow)
+        until(lambda: any(row.status == "running" for row in Client.for_this_user().runs()))
+        (desk.work / "below").mkdir()
+        (script := desk.folder / "second.json").write_text('[{"text": "Hello."}]')
+        second = replace_fields(slow, model=f"script:{script}", workspace=desk.work / "below")
+        run_sync("main", {"prompt": "Hello."}, options=second, renderers=[heard.append])
+        (desk.folder / "go").touch()
+        assert first.result().status == "done"
+    (line,) = [event.message for event in heard if isinstance(event, ErrorEvent)]
+    assert line.startswith(f"Another run works in this folder: {first.result().run} (Wait.). Each sees")
+
+
+def test_a_list_says_which_runs_share_a_folder() -> None:
+    rows = [_row("a", "/w"), _row("b", "/w/below"), _row("c", "/other"), _row("d", "/w", status="done")]
+    (line,) = shared_folder_lines([*rows, _row("e", "/other", parent="c", subtask=True)])
+    assert line.startswith("Runs b, a work in '/w' at once.")
+
+
+def _row(run: str, workspace: str, **more: Any) -> RunRow:
+    given = {"run": run, "workspace": workspace, "status": "running", **more}
+    return RunRow(**{**dict.fromkeys(RunRow._fields), **given})
