@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from interlock.cli.other_programs import APPROVAL_MODES
 from interlock.cli.parsing import (
     Args,
     Parser,
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 FORMATS = ("text", "json", "stream-json")
 MODE = choice_parser(
     ("default", "auto_edit", "plan", "yolo"),
-    {"autoEdit": "auto_edit", "acceptEdits": "auto_edit", "bypassPermissions": "yolo"},
+    APPROVAL_MODES,
 )
 _LIMITS = ("max_turns", "max_session_turns", "max_tokens", "max_budget_usd", "timeout_s")
 _MANY: Any = {"action": "append", "default": []}
@@ -82,7 +83,10 @@ def add_run_flags(parser: Parser, *, for_server: bool = False) -> None:
     add_flag(group, "--append-system-prompt TEXT", "add to the built-in system prompt")
     if for_server:
         parser.set_defaults(attach=[], detach=False, queue=None, repo=None, priority=None, deliver=None)
+        parser.set_defaults(worktree=None)
         return
+    in_worktree = "work in a git worktree on a branch of its own (interlock worktrees)"
+    add_flag(group, "-w --worktree [NAME]", in_worktree, nargs="?", const="")
     add_flag(group, "--attach FILE", "attach an image, PDF or text file to the prompt", type=Path, **_MANY)
     _add_fleet_flags(parser.add_argument_group("fleet"))
     group = parser.add_argument_group("output")
@@ -120,6 +124,29 @@ def add_permission_flags(group: Any) -> None:
     add_flag(group, "--skip-trust", "trust this folder's settings for this command only")
 
 
+_TOOL_WORD = re.compile(r"([A-Za-z]\w*)(\(.*\))?", re.DOTALL)
+
+
+def move_tools_from_words(args: argparse.Namespace) -> None:
+    """Move further tools to the flag that was given: Claude Code takes `--allowedTools "Bash(git log:*)" Read Edit`.
+
+    Raises `UserError` if it isn't clear which flag they belong to."""
+    given = [tools for tools in (args.allowed_tools, args.disallowed_tools) if tools]
+    found = [word for word in args.words if given and _is_tool(word)]
+    if found and len(given) > 1:
+        raise UserError(
+            f"{found[0]!r} could be allowed or denied. Join tools with commas: --allowed-tools 'A,B'"
+        )
+    if found:
+        given[0] += found
+        args.words = [word for word in args.words if word not in found]
+
+
+def _is_tool(word: str) -> bool:
+    named = _TOOL_WORD.fullmatch(word)
+    return named is not None and (named[1] in OTHER_NAMES or named[1].startswith("mcp__"))
+
+
 def build_run_options(
     args: Args, env: Mapping[str, str] = os.environ, *, is_resumed: bool = False
 ) -> Options:
@@ -134,6 +161,10 @@ def build_run_options(
         allowed["overrides"].setdefault("model", {})["thinking"] = args.effort
     if args.check is not None and not args.check.strip():
         raise UserError("--check: no command. Give one that fails while work is left: --check 'make test'.")
+    if args.worktree is not None and is_resumed:
+        raise UserError(
+            "--worktree is for a new run. One that goes on stays in its folder. Leave --worktree out."
+        )
     more = [part.strip() for value in args.include_directories for part in value.split(",") if part.strip()]
     options = build_folder_options(
         args,
@@ -153,6 +184,7 @@ def build_run_options(
         append_system_prompt=args.append_system_prompt,
         sandbox=args.sandbox,
         ide_context=require_file(args.ide_context, "--ide-context") if args.ide_context else None,
+        worktree=None if args.worktree is None else {"name": args.worktree},
         attach=tuple(require_file(p, "--attach") for p in args.attach),
         debug=args.debug,
         **_build_fleet_options(args, env),

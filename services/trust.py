@@ -19,6 +19,7 @@ from interlock.services.config.server_files import FORMATS, find_server_format, 
 from interlock.services.config.settings import FOLDERS, load_settings, read_json_object
 from interlock.services.files.disk import make_private_directory, read_file
 from interlock.services.files.filesystem import lock_folder, replace_private_file_holding_lock
+from interlock.services.files.linked_worktree import find_linked_worktree
 from interlock.services.files.protected import builtin_protected_names
 from interlock.services.files.stamps import glob_paths, path_exists, real_path
 from interlock.services.hooks.hook_settings import Hook
@@ -225,12 +226,25 @@ def is_trusted(path: Path, home: Path) -> bool:
 
 
 def find_trust_decision(path: Path, home: Path) -> TrustDecision | None:
-    """Return the decision that applies to `path`, or None. Raises `ConfigError` for a bad file."""
+    """Return the decision that applies to `path`, or None: of a linked git worktree, that on its repository, unless one
+    names the worktree or a folder in it. Raises `ConfigError` for a bad file."""
     if (off := _find_settings_trusting_every_folder(home)) is not None:
         return TrustDecision(None, True, off)
     by_folder = {answer.directory: answer for answer in read_trust_decisions(home)}
-    target = real_path(path)
-    return next((by_folder[d] for d in (target, *target.parents) if d in by_folder), None)
+    places = _places_that_decide(real_path(path)) if by_folder else ()
+    return next((by_folder[place] for place in places if place in by_folder), None)
+
+
+def _places_that_decide(target: Path) -> Iterator[Path]:
+    """Yield the folders whose decision counts for `target`, the nearest first. What was decided on the repository of a
+    linked worktree comes before what was decided on folders around the worktree."""
+    around = (target, *target.parents)
+    if linked := find_linked_worktree(target):
+        yield from (place for place in around if place.is_relative_to(linked.top))
+        yield from (
+            linked.common.parents if linked.common.name == ".git" else (linked.common, *linked.common.parents)
+        )
+    yield from around
 
 
 def read_trust_decisions(home: Path) -> list[TrustDecision]:

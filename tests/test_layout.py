@@ -55,6 +55,7 @@ SERVICES_MAY_IMPORT = {
     "index": {"files", "models", "packages", "secrets"},
     "project_tools": {"tool_schemas"},
     "trust": {"config", "files", "hooks", "policy", "secrets"},
+    "worktrees": {"files"},
     "configuration": {"config", "context", "files", "hooks", "policy", "trust"},
 }
 """Each sub-room of `services/` with those it may import; imports go one way."""
@@ -65,6 +66,7 @@ ENGINE_ORDER = (
     "store",
     "audit",
     "options",
+    "worktrees",
     "read",
     *("graph_files", "workflows", "diagrams", "run_files"),
     "driver",
@@ -76,7 +78,7 @@ ENGINE_ORDER = (
 )
 """The rooms and modules of `engine/`: each may import those before it. `engine` is the door, `engine/__init__.py`."""
 CLI_ORDER = (
-    *("suggestions", "version", "terminal", "warm", "startup"),
+    *("other_programs", "suggestions", "version", "terminal", "warm", "startup"),
     "render",
     *("inputs", "parsing", "flags", "decisions"),
     *("catalog", "completions", "driving"),

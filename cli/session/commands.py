@@ -10,6 +10,7 @@ from typing import Any
 from rich.table import Table
 
 from interlock.cli.completions import complete_last_word
+from interlock.cli.other_programs import SLASH_COMMANDS
 from interlock.cli.render.workflow_results import blank_already_shown_text
 from interlock.cli.session import command_actions
 from interlock.cli.session.command_actions import Complete, Run, build_choice_command
@@ -175,7 +176,10 @@ async def _show_help(session: Session, argument: str) -> None:
 _LISTED = (
     SlashCommand("help [COMMAND]", "List commands and keys", _show_help, aliases="?"),
     SlashCommand(
-        "model [NAME]", "Show or choose the model, from the next prompt on", *build_choice_command("model")
+        "model [NAME]",
+        "Show or choose the model, from the next prompt on",
+        *build_choice_command("model"),
+        aliases="models",
     ),
     SlashCommand(
         "mode [NAME]",
@@ -287,7 +291,6 @@ _LISTED = (
         "policy check TOOL JSON",
         "Show whether a call may run, and which rule decides",
         _add_folder_and_trust_flags,
-        aliases="permissions",
     ),
     _build_cli_command("doctor", "Check this machine, the settings and the store"),
     SlashCommand("theme [NAME]", "Show or choose the colours", *build_choice_command("theme")),
@@ -362,12 +365,21 @@ def resolve_slash_command(session: Session, name: str) -> SlashCommand:
     begun = [n for n in there if n.startswith(name)] if name else []
     if len(begun) == 1:
         return there[begun[0]]
+    if theirs := SLASH_COMMANDS.get(name):
+        raise UserError(f"No command '/{name}'. {theirs}.")
     hint = (
         f" It could be {', '.join(f'/{n}' for n in begun)}."
         if begun
         else nearest_names_hint(name, [*there, *_BY_ALIAS])
     )
     raise UserError(f"No command '/{name}'.{hint} All of them: /help")
+
+
+def require_no_other_programs_words(name: str, arguments: str) -> None:
+    """Raise `UserError` for a command of ours with another agent's word after it: `/chat save one`."""
+    words = " ".join([name, *arguments.split()[:1]])
+    if " " in words and (theirs := SLASH_COMMANDS.get(words)):
+        raise UserError(f"No command '/{words}'. {theirs}.")
 
 
 def is_slash_command(line: str) -> bool:
@@ -383,6 +395,7 @@ def handle_line(session: Session, line: str) -> None:
         session.submit_prompt(line)
         return
     try:
+        require_no_other_programs_words(*found.groups(""))
         command = resolve_slash_command(session, found[1])
     except InterlockError as error:
         session.report_error(error)
