@@ -31,9 +31,6 @@ FLAGS = {
     "--settings": "Put them into .interlock/settings.json; see: interlock doctor",
     "--setting-sources": "Leave out this folder's own with: interlock trust --untrust",
     "--fallback-model": "Name models in model.fallback of .interlock/settings.json; see: interlock models",
-    **dict.fromkeys(
-        ("--worktree", "-w"), "Work in another folder with: -C DIR; or fork a run: interlock fork RUN"
-    ),
     **dict.fromkeys(("--acp", "--experimental-acp"), "An editor starts: interlock acp"),
     "--ide": "An editor starts: interlock acp",
     **dict.fromkeys(

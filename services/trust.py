@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, cast
 from interlock.services.config.formats import load_dotenv, parse_yaml, split_front_matter
 from interlock.services.config.server_files import FORMATS, find_server_format, read_server_tables
 from interlock.services.config.settings import FOLDERS, load_settings, read_json_object
+from interlock.services.files.agent_files import AgentFileKind
 from interlock.services.files.disk import make_private_directory, read_file
 from interlock.services.files.filesystem import lock_folder, replace_private_file_holding_lock
 from interlock.services.files.linked_worktree import find_linked_worktree
@@ -333,7 +334,48 @@ def list_files_needing_trust(root: Path, home: Path) -> list[ProjectFile]:
     found += [file for file in _other_agents_files(root) if file not in found]
     found += load_dotenv(start=root, home=home, env={}, trusted=False).ignored
     found += list_workspace_rule_files(root, home)
-    return [ProjectFile(file, tuple(describe_file_effects(file))) for file in found]
+    files = [ProjectFile(file, tuple(describe_file_effects(file))) for file in found]
+    return [*files, *map(ProjectFile, _list_definition_files(root, home))]
+
+
+def _list_definition_files(root: Path, home: Path) -> list[Path]:
+    """Return the files that define skills, commands and sub-agents. What they do is described only for `trust`."""
+    from interlock.services.context.definition_files import Folders, find_ignored_files
+
+    folders = Folders(root, home, trusted=False, ignored=() if root == home else (root,))
+    kinds: tuple[AgentFileKind, ...] = ("skills", "commands", "agents")
+    return [file.path for kind in kinds for file in find_ignored_files(kind, folders)]
+
+
+def _describe_definitions(root: Path, home: Path) -> dict[Path, ProjectFile]:
+    """Return what the files that define skills, commands and sub-agents do, those of the repository around a folder and
+    of folders below it, too."""
+    from interlock.services.context.definition_files import Folders, find_parents_in_repository
+    from interlock.services.context.definitions import list_definition_uses, list_nested_skill_uses
+
+    if root == home:
+        return {}
+    parents = tuple(find_parents_in_repository(root, home))
+    uses = [*list_definition_uses(Folders(root, home, True, parents)), *list_nested_skill_uses(root)]
+    found: dict[Path, ProjectFile] = {}
+    for use in uses:
+        file = use.use.file
+        if file.in_home:
+            continue
+        lines = [*use.effects, *use.use.notes]
+        if use.use.problem:
+            lines.append(f"not used; {use.use.problem}")
+        elif file.base in parents:
+            trusted = is_trusted(file.base, home)
+            lines.append(
+                f"{file.base} is trusted, so it counts"
+                if trusted
+                else f"counts if {file.base} is trusted, too"
+            )
+        elif file.base != root:
+            lines.append(f"counts for files in {display_path(file.base, root)}")
+        found[file.path] = ProjectFile(file.path, tuple(lines))
+    return found
 
 
 def _other_agents_files(folder: Path) -> Iterator[Path]:
@@ -346,7 +388,9 @@ def list_files_shown_for_trust(root: Path, home: Path) -> list[ProjectFile]:
     then be run by name."""
     listing = root / LISTING
     graphs = [ProjectFile(listing, tuple(describe_file_effects(listing)))] if listing.is_file() else []
-    files = [*list_files_needing_trust(root, home), *_repository_files_needing_trust(root, home), *graphs]
+    definitions = _describe_definitions(root, home)
+    needing = [file for file in list_files_needing_trust(root, home) if file.path not in definitions]
+    files = [*needing, *_repository_files_needing_trust(root, home), *definitions.values(), *graphs]
     notes = _notes_on_settings(root, home)
     return [file._replace(runs=(*file.runs, *_notes_about(file.path, notes))) for file in files]
 

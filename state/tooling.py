@@ -26,7 +26,7 @@ from interlock.state.messages import Feature, Message, ToolDeclaration
 from interlock.state.search import CodeIndex
 from interlock.state.seen import ChangedFile, SeenFile, SeenFiles
 from interlock.state.settings import Settings
-from interlock.state.workspace import Workspace
+from interlock.state.workspace import NO_CONVENTIONS, FileConventions, Workspace
 
 
 @dataclass(frozen=True)
@@ -292,6 +292,7 @@ class TargetFile:
     """None: no file."""
     modified_at: float
     """Last modification in Unix seconds; 0: not on disk."""
+    conventions: FileConventions = NO_CONVENTIONS
 
 
 class Toolset(Protocol):

@@ -54,7 +54,7 @@ SERVICES_MAY_IMPORT = {
     "checks": {"files", "shell", "snapshots"},
     "index": {"files", "models", "packages", "secrets"},
     "project_tools": {"tool_schemas"},
-    "trust": {"config", "files", "hooks", "policy", "secrets"},
+    "trust": {"config", "context", "files", "hooks", "policy", "secrets"},
     "worktrees": {"files"},
     "configuration": {"config", "context", "files", "hooks", "policy", "trust"},
 }
@@ -66,8 +66,8 @@ ENGINE_ORDER = (
     "store",
     "audit",
     "options",
-    "worktrees",
     "read",
+    "worktrees",
     *("graph_files", "workflows", "diagrams", "run_files"),
     "driver",
     "rebuild",

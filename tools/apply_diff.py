@@ -111,7 +111,7 @@ def apply_blocks(
 
     `only_exact`: each where its text stands exactly, and only there, whatever line it names.
     """
-    whole = file if file.raw.endswith("\n") or not file.raw else replace(file, raw=file.raw + file.newline)
+    whole = file if file.text.endswith("\n") or not file.raw else replace(file, raw=file.raw + file.newline)
     made = AppliedBlocks(whole, file, work)
     for number, block in sorted(enumerate(blocks, 1), key=lambda one: one[1].line):
         made.work.check()

@@ -19,6 +19,8 @@ from interlock.tools.file_content import (
     TextFile,
     binary_file_notice,
     decode_text_file,
+    encoding_heading,
+    encoding_label,
     extract_text_page,
     media_placeholder,
     omitted_lines_heading,
@@ -65,7 +67,7 @@ def _read_file(args: ReadFileArgs, workspace: Workspace) -> ToolResult:
         seen = (make_seen_file(shown, data, None),)
         meta: dict[str, JsonValue] = {"summary": media.mime_type}
         return ToolResult(status="success", content=line, data=(media,), meta=meta, seen=seen)
-    file = decode_text_file(data)
+    file = decode_text_file(data, workspace.read_conventions(path), path.name)
     if file is None:
         return ToolResult(
             status="success", content=binary_file_notice(shown, len(data)), meta={"summary": "binary"}
@@ -85,9 +87,10 @@ def _format_text_page(args: ReadFileArgs, display_path: str, data: bytes, file: 
         )
     part = extract_text_page(text, start, args.end_line)
     summary = format_count(total, "line") if part.is_whole else f"lines {part.first}-{part.last} of {total}"
+    summary += f", {label}" if (label := encoding_label(file.encoding)) else ""
     return ToolResult(
         status="success",
-        content=replace_surrogates(omitted_lines_heading(part) + part.text),
+        content=replace_surrogates(encoding_heading(file) + omitted_lines_heading(part) + part.text),
         meta={"summary": summary},
         seen=(make_seen_file(display_path, data, file, "read" if part.is_whole else "part"),),
     )
@@ -280,7 +283,7 @@ def _read_and_format_file(
         data = read_file_bytes(workspace, real)
     except ToolError as problem:
         return f"[{problem}]"
-    file = decode_text_file(data)
+    file = decode_text_file(data, workspace.read_conventions(real), real.name)
     if file is None:
         return binary_file_notice(workspace.display_path(path), len(data)) if is_named else None
     if not file.raw:
@@ -288,7 +291,7 @@ def _read_and_format_file(
     part = extract_text_page(file.text, max_chars=max_chars)
     how: How = "read" if part.is_whole else "part"
     seen.append(make_seen_file(workspace.display_path(real), data, file, how))
-    return omitted_lines_heading(part) + part.text
+    return encoding_heading(file) + omitted_lines_heading(part) + part.text
 
 
 def _format_files(parts: list[str], left_out: list[str], problems: list[ToolError]) -> ToolResult:

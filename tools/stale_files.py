@@ -7,6 +7,7 @@ from typing import Literal
 
 from interlock.state.calls import ToolError
 from interlock.state.seen import How, SeenFile, SeenFiles
+from interlock.state.workspace import FileConventions
 from interlock.tools.file_content import TextFile
 from interlock.tools.text_diff import unified_diff
 
@@ -18,12 +19,13 @@ _CUT = "… (the diff is longer; read the file)\n"
 def make_seen_file(path: str, data: bytes, file: TextFile | None, how: How = "read") -> SeenFile:
     """Return how a model sees a file with these bytes now. `path`: as shown to it."""
     digest = hashlib.sha256(data).hexdigest()
-    return SeenFile(path=path, digest=digest, how=how, text=file.raw if file else None)
+    return SeenFile(path=path, digest=digest, how=how, text=file.text if file else None)
 
 
 def diff_between_texts(seen: SeenFile, now: str) -> str:
     """Return the diff from a file's text as it was seen, without secrets like `now`; empty: only bytes differ."""
-    return unified_diff(seen.path, *((text or "").encode(errors="replace") for text in (seen.text, now)))
+    old, new = ((text or "").encode(errors="replace") for text in (seen.text, now))
+    return unified_diff(seen.path, old, new, FileConventions(confirmed_encoding="utf-8"))
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,7 @@ class StaleFile:
         """The diff since the model saw it; empty: unknown, or only bytes differ."""
         if self.seen is None or self.seen.text is None or self.file is None or not self.may_be_read:
             return ""
-        return diff_between_texts(self.seen, self.seen_files.redact(self.file.raw))
+        return diff_between_texts(self.seen, self.seen_files.redact(self.file.text))
 
     @property
     def is_told_whole(self) -> bool:
@@ -72,7 +74,7 @@ class StaleFile:
         seen = (self.now,) if self.is_told_whole else ()
         return ToolError("external_change", text + "\n" + self._format_changes().strip(), seen)
 
-    def make_overwrite_error(self, before: bytes, after: bytes) -> ToolError:
+    def make_overwrite_error(self, call_diff: str) -> ToolError:
         """Return the error of a call that would write over what the model hasn't seen. The next one isn't refused."""
         path = repr(self.now.path)
         head, kind = {
@@ -85,7 +87,7 @@ class StaleFile:
         elif self.changes:
             shown = f"What changed since:\n{_cut_diff(self.changes)}"
         else:
-            shown = f"Your call would change:\n{_cut_diff(unified_diff(self.now.path, before, after))}"
+            shown = f"Your call would change:\n{_cut_diff(call_diff)}"
         end = "Edit what is there now, or send the same call again to write over it."
         return ToolError(kind, f"{head}, so nothing was written. {shown}{end}", (self.now,))
 

@@ -12,9 +12,11 @@ from pathlib import Path
 from typing import Literal
 
 from interlock.state.calls import ToolError
+from interlock.state.text import format_count
 from interlock.state.tooling import FileChange, ToolContext
-from interlock.state.workspace import OpenDirEntry, PathRefused, Workspace
-from interlock.tools.file_content import TextFile, decode_text_file
+from interlock.state.workspace import FileConventions, OpenDirEntry, PathRefused, Workspace
+from interlock.tools.file_content import TextFile, TextNotWritable, decode_text_file, split_lines
+from interlock.tools.new_files import encode_new_file
 from interlock.tools.stale_files import StaleFile, find_stale_file
 from interlock.tools.text_diff import unified_diff
 
@@ -89,6 +91,7 @@ class WriteTarget:
     display_path: str
     before: bytes | None
     file: TextFile | None
+    conventions: FileConventions
     stale: StaleFile | None = None
     """What the model doesn't know of the file; None: nothing."""
 
@@ -100,11 +103,14 @@ class WriteTarget:
     def refuse_unseen_overwrite(self, after: bytes) -> None:
         """Raise `ToolError` if the model would write over text that it hasn't seen."""
         if self.stale and self.before is not None and after != self.before:
-            raise self.stale.make_overwrite_error(self.before, after)
+            raise self.stale.make_overwrite_error(self._diff(after))
+
+    def _diff(self, after: bytes) -> str:
+        return unified_diff(self.display_path, self.before, after, self.conventions)
 
     def to_file_change(self, after: bytes, message: str) -> FileChange:
-        diff = unified_diff(self.display_path, self.before, after)
         part = self.stale is not None and not self.stale.is_told_whole
+        diff = self._diff(after)
         return FileChange(
             path=str(self.path), before=self.before, after=after, message=message, diff=diff, part=part
         )
@@ -115,15 +121,23 @@ class WriteTarget:
         return self.to_file_change(after, message + note)
 
     def encode(self, raw: str) -> bytes:
-        """Encode in the file's own encoding; new files use UTF-8."""
+        """Encode in the encoding of the file, which exists. Raise `ToolError` if it can't, or must not, hold the
+        text."""
+        if self.file is None:
+            raise TypeError("A new file is encoded by its conventions.")
         try:
-            return (self.file or TextFile("")).encode(raw)
-        except UnicodeEncodeError as error:
-            what = f"{self.display_path!r} is {self.file.encoding if self.file else 'utf-8'}"
-            raise ToolError(
-                "not_text",
-                f"{what}, which can't hold {raw[error.start]!r}; write it with characters that it can.",
-            ) from error
+            return self.file.encode(raw)
+        except TextNotWritable as refusal:
+            raise ToolError(refusal.kind, f"{self.display_path!r} {refusal}") from refusal
+
+    def to_new_file(self, text: str) -> FileChange:
+        """Return the change that creates the file as its project's conventions say."""
+        made = encode_new_file(text, self.conventions, self.display_path)
+        if isinstance(made, str):
+            raise ToolError("not_text", f"{self.display_path!r} {made}")
+        count = format_count(len(split_lines(text)), "line")
+        message = f"Created {self.display_path!r}: {count}{made.note}."
+        return self.to_file_change(made.data, message)
 
 
 def prepare_write_target(
@@ -135,13 +149,14 @@ def prepare_write_target(
     shown = context.workspace.display_path(path)
     is_own = str(path) in earlier_contents  # as a call of the same batch leaves it
     before = earlier_contents[str(path)] if is_own else _read_overwritable_file(path, context)
-    file = None if before is None or not text else decode_text_file(before)
+    conventions = context.workspace.read_conventions(path)
+    file = None if before is None or not text else decode_text_file(before, conventions, path.name)
     if text and before is not None and file is None:
         raise ToolError("not_text", f"{shown!r} is binary, not text; change it with a command.")
     stale = find_stale_file(shown, before, file, None if is_own else context.seen)
     if stale and context.workspace.is_ignored(path):  # git-ignored files may be written but not read
         stale = replace(stale, may_be_read=False)
-    return WriteTarget(path, shown, before, file, stale)
+    return WriteTarget(path, shown, before, file, conventions, stale)
 
 
 def _read_overwritable_file(path: Path, context: ToolContext) -> bytes | None:

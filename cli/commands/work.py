@@ -40,6 +40,7 @@ from interlock.cli.parsing import (
     flag_argument,
     number_parser,
 )
+from interlock.cli.render.output import remark_paint, to_one_line
 from interlock.engine.client import ENDED, PIPELINES, Client, Decision, Options
 from interlock.services.process.stdout import redirect_stdout_to_stderr
 from interlock.state.errors import UserError
@@ -104,7 +105,13 @@ def prompt(args: Args) -> int | None:
             else:
                 from interlock.cli.session.app import run_session as session
 
-            return session(options, workflow, words, found and found.run)
+            entered = None if found else Client(options).enter_worktree()
+            for line in entered.notes if entered else ():
+                remark_paint().print_line(to_one_line(line))
+            code = session(entered.options if entered else options, workflow, words, found and found.run)
+            if entered and entered.remove_if_unused():
+                remark_paint().print_line("Removed the worktree: nothing was done in it.")
+            return code
     if found:
         follow_up = read_follow_up_prompt(words, found.status in ENDED)
         if follow_up and args.latest:

@@ -16,7 +16,8 @@ from pathlib import Path
 from time import monotonic
 from typing import Any, cast
 
-from interlock.services.context.definitions import load_commands
+from interlock.services.context.commands import load_commands
+from interlock.services.context.definition_files import Folders
 from interlock.services.context.memory import (
     configured_system_prompt_file,
     find_git_root,
@@ -28,6 +29,7 @@ from interlock.services.context.memory import (
     read_memory_file_with_imports,
 )
 from interlock.services.context.references import resolve_reference, resolve_references
+from interlock.services.context.skills import Skill
 from interlock.services.files.disk import read_text_file
 from interlock.services.files.ignore import is_generated_folder
 from interlock.services.secrets.environment import tool_environment
@@ -298,6 +300,8 @@ class WorkspaceContext:
     flags: PromptFlags
     home: Path
     trusted: bool
+    definition_folders: Folders
+    skills: Mapping[str, Skill]
 
     @property
     def roots(self) -> list[Path]:
@@ -338,7 +342,7 @@ class WorkspaceContext:
         )
 
     def load_commands(self) -> Commands:
-        return load_commands(self.info.workspace, self.home, self.trusted)
+        return load_commands(self.definition_folders, self.skills)
 
     async def resolve_path_reference(self, path: str) -> Reference:
         return await run_in_thread(resolve_reference, path, self.workspace)

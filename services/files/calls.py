@@ -31,7 +31,7 @@ from interlock.state.calls import (
     error_result,
 )
 from interlock.state.file_names import format_file_name, parse_file_name
-from interlock.state.seen import ChangedFile, How, SeenFile
+from interlock.state.seen import ChangedFile, SeenFile
 from interlock.state.tooling import FileChange, TargetFile, Tool, ToolContext, ToolRun
 from interlock.state.workspace import OpenDirEntry, PathRefused, Workspace
 from interlock.tools.file_content import decode_text_file
@@ -126,19 +126,14 @@ class FileWriteCalls:
         change, planned = self._changes.pop(_call_key(run.call), None), run.planned
         if planned is not None and (change is None or not _is_same_change(change, planned)):
             if await asyncio.to_thread(self._clean_up_if_already_written, planned, run.key):
-                return _success_result(self.workspace, planned)
+                return await asyncio.to_thread(_success_result, self.workspace, planned)
             change = None
         if change is None:
             change = await _compute_change(tool, args, context, {})
         planned = planned or _to_planned(change)
         if not _is_same_change(change, planned):
             return _external_change_result(self.workspace, planned)
-        written = await asyncio.to_thread(self._write_unless_file_changed, change, planned, run.key)
-        if not written.seen:
-            return written
-        file = decode_text_file(change.after)
-        seen = written.seen[0].model_copy(update={"text": file.raw if file else None})
-        return written.model_copy(update={"seen": (seen,)})
+        return await asyncio.to_thread(self._write_unless_file_changed, change, planned, run.key)
 
     async def _compute_contents_after_calls(
         self, earlier_calls: Sequence[tuple[Tool, BaseModel]], context: ToolContext
@@ -204,8 +199,8 @@ class FileWriteCalls:
             return ChangedFile(now=SeenFile(path=seen.path, digest="", how="read"), diff="")
         if sha256(data) == seen.digest:
             return None
-        file = decode_text_file(data)
-        diff = "" if seen.text is None or file is None else diff_between_texts(seen, redact(file.raw))
+        file = decode_text_file(data, self.workspace.read_conventions(path), path.name)
+        diff = "" if seen.text is None or file is None else diff_between_texts(seen, redact(file.text))
         whole = seen.how in ("read", "written") and 0 < len(diff) <= LONGEST_TOLD_DIFF
         now = make_seen_file(seen.path, data, file, "read" if whole else "told")
         return ChangedFile(now=now, diff=diff if len(diff) <= LONGEST_TOLD_DIFF else "")
@@ -290,11 +285,10 @@ def _change_size(change_or_error: FileChange | ToolError) -> int:
 def _read_target_file(file_path: str, files: Mapping[str, bytes], context: ToolContext) -> TargetFile:
     target = prepare_write_target(file_path, context, files)
     if target.before is None:
-        return TargetFile(str(target.path), target.display_path, None, 0)
+        return TargetFile(str(target.path), target.display_path, None, 0, target.conventions)
     context.workspace.resolve_readable(file_path)  # errors and helpers quote the file's text
-    return TargetFile(
-        str(target.path), target.display_path, target.before, _modification_time(target.path, context)
-    )
+    changed_at = _modification_time(target.path, context)
+    return TargetFile(str(target.path), target.display_path, target.before, changed_at, target.conventions)
 
 
 def _modification_time(path: Path, context: ToolContext) -> float:
@@ -347,8 +341,14 @@ def _success_result(workspace: Workspace, planned: Planned) -> ToolResult:
         "diff": planned.diff,
         "summary": f"+{added} -{removed}",
     }
-    how: How = "part" if planned.part else "written"
-    seen = SeenFile(path=str(meta["path"]), digest=planned.after or "", how=how)
+    path = Path(planned.path)
+    seen = SeenFile(path=str(meta["path"]), digest=planned.after or "")
+    with suppress(ToolError):  # whatever became of it, the write succeeded
+        data = read_file_bytes(workspace, path)
+        if sha256(data) == planned.after:
+            file = decode_text_file(data, workspace.read_conventions(path), path.name)
+            seen = make_seen_file(seen.path, data, file)
+    seen = seen.model_copy(update={"how": "part" if planned.part else "written"})
     return ToolResult(status="success", content=planned.message, meta=meta, seen=(seen,))
 
 
