@@ -47,12 +47,23 @@ def load_earlier_calls(deps: Deps, message: str, index: int) -> list[CallView]:
 
 
 def find_seen_files(deps: Deps, key: CallKey) -> SeenFiles | None:
-    """What the model knew of files when it made a call; None: no model made it."""
-    return None if deps.info.workflow in WITHOUT_MODEL else deps.journal.files_seen_before(key.message)
+    """What the model knew of files when it made a call; None: a program made it."""
+    if deps.info.workflow in _GIVEN_CALLS or _is_placed_by_program(deps.transcript, key.message):
+        return None
+    return deps.journal.files_seen_before(key.message)
 
 
-WITHOUT_MODEL = ("tools", "edit")
+_GIVEN_CALLS = ("tools", "edit")
 """Workflows whose calls somebody passes in."""
+
+
+def _is_placed_by_program(transcript: Transcript, record: str) -> bool:
+    """Whether a node of a workflow made the calls of a message (`place_calls`)."""
+    before = transcript.record_ids(record, 2)[:-1]
+    opening = load_prompt("run/placed_calls").render()
+    return any(transcript.read_message(one).text.startswith(opening) for one in before)
+
+
 EXECUTED = tuple(
     f"{before}execute {end}" for before in ("", "schedule ") for end in ("succeed", "fail", "cancel")
 )
