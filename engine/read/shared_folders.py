@@ -8,7 +8,7 @@ from interlock.engine.read import RunRow, list_runs
 from interlock.state.text import join_up_to, to_one_line
 
 _NAMED = 5
-_GUARD = "Each sees what others changed before it writes over it."
+_GUARD = "Each sees what others changed before it writes over it. Keep runs apart with: --worktree"
 
 
 def _share_files(one: RunRow, other: RunRow) -> bool:
