@@ -179,7 +179,7 @@ async def at_files(state: ContextState, runtime: Runtime[Deps]) -> ContextState:
         )
     else:
         head = transcript.append(_replace_system_prompt_if_changed(state, runtime), prompt)
-    runtime.context.journal.record_seen_files(head, [file for one in named for file in one.seen])
+    runtime.context.journal.seen.record(head, [file for one in named for file in one.seen])
     if messages and messages[-1].origin in (None, "person"):  # the task loop comes here each turn
         head = await append_changed_files(head, runtime.context)
     files = [{"path": r.path, "status": r.status, "reason": r.reason} for r in named]
@@ -293,9 +293,9 @@ def append_unreported_undos(head: str, deps: Deps) -> str:
 
 async def append_changed_files(head: str, deps: Deps) -> str:
     """Return the head after telling the model which of the files that it knows have changed, with each short diff."""
-    text, seen = deps.journal.find_recorded_changes(head), list[SeenFile]()
+    text, seen = deps.journal.seen.find_recorded_note(head), list[SeenFile]()
     if text is None:
-        known = deps.journal.list_seen_files()
+        known = deps.journal.seen.list_newest()
         changed = await deps.toolset.find_changed_files(known, deps.effects.redact) if known else ()
         text, seen = render_changed_files(changed)
     if not text:
@@ -305,7 +305,7 @@ async def append_changed_files(head: str, deps: Deps) -> str:
         TextPart(text=replace_surrogates(text), section=CHANGED),
     )
     told = deps.transcript.append(head, [Message(role="user", origin="context", content=parts)])
-    deps.journal.record_seen_files(told, seen)
+    deps.journal.seen.record(told, seen)
     return told
 
 

@@ -50,7 +50,7 @@ def find_seen_files(deps: Deps, key: CallKey) -> SeenFiles | None:
     """What the model knew of files when it made a call; None: a program made it."""
     if deps.info.workflow in _GIVEN_CALLS or _is_placed_by_program(deps.transcript, key.message):
         return None
-    return deps.journal.files_seen_before(key.message)
+    return deps.journal.seen.before(key.message)
 
 
 _GIVEN_CALLS = ("tools", "edit")

@@ -244,7 +244,8 @@ class BuiltinToolset:
         except Exception as error:
             problem = to_failed_result(call.name, error).content
             if isinstance(error, ToolError):
-                return Preview(text=problem, problem=problem, code=error.kind, seen=error.seen)
+                seen = tool_error_result(error).seen
+                return Preview(text=problem, problem=problem, code=error.kind, seen=seen)
             return Preview(text=self.summarize_call(call), problem=problem)
         return Preview(text=self.summarize_call(call))
 

@@ -8,7 +8,7 @@ from typing_extensions import TypedDict
 
 from interlock.state.errors import ToolError as ToolError  # stands there for programs that need no pydantic
 from interlock.state.messages import DataPart, Frozen, ToolStatus
-from interlock.state.seen import SeenFile
+from interlock.state.seen import SeenFile, UnseenTextError
 
 Risk = Literal["read", "write", "execute", "network", "question", "state"]
 """What a call can do. `question` asks a person; `state` changes only the run itself (todos)."""
@@ -287,7 +287,8 @@ def error_result(kind: str, message: str, **meta: JsonValue) -> ToolResult:
 
 def tool_error_result(error: ToolError) -> ToolResult:
     """The result that answers a call which failed so."""
-    return error_result(error.kind, str(error)).model_copy(update={"seen": error.seen})
+    seen = error.seen if isinstance(error, UnseenTextError) else ()
+    return error_result(error.kind, str(error)).model_copy(update={"seen": seen})
 
 
 def cancelled_result(message: str) -> ToolResult:

@@ -1,10 +1,6 @@
 """errors: exception types and their exit codes. Imported by the fast commands, so no pydantic here."""
 
 import re
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from interlock.state.seen import SeenFile
 
 _STOPS = re.compile(r"(?<=[\w)'\"”])\.\.(?=\s|$)")
 """Two full stops at the end of a sentence; neither an ellipsis nor a path."""
@@ -61,11 +57,9 @@ class ConfigError(InterlockError):
 class ToolError(Exception):
     """Raised anywhere below a tool's functions to fail the call; `calls.error_result_of` makes its answer."""
 
-    def __init__(self, kind: str, message: str, seen: "tuple[SeenFile, ...]" = ()) -> None:
-        """`seen`: files that the message shows."""
+    def __init__(self, kind: str, message: str) -> None:
         super().__init__(message)
         self.kind = kind
-        self.seen = seen
 
 
 class RunError(InterlockError):

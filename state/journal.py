@@ -1,6 +1,6 @@
 """journal: protocols of the effect journal and the approvals, and records of decisions on calls."""
 
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Container
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Protocol
 
@@ -17,7 +17,7 @@ from interlock.state.calls import (
 )
 from interlock.state.hooks import HookVerdict
 from interlock.state.messages import Frozen
-from interlock.state.seen import SeenFile, SeenFiles
+from interlock.state.seen import SeenLog
 
 
 @dataclass(frozen=True)
@@ -60,21 +60,9 @@ class Journal(Protocol):
         """The same journal for a sub-agent, whose conversation has seen other files."""
         ...
 
-    def files_seen_before(self, message: str) -> SeenFiles:
-        """What the conversation had seen of files when it sent the message with this id."""
-        ...
-
-    def list_seen_files(self) -> Sequence[SeenFile]:
-        """Each file as the conversation last saw it or was told of, with its text."""
-        ...
-
-    def record_seen_files(self, record: str, files: Iterable[SeenFile]) -> None:
-        """Record that a message of the conversation shows these files."""
-        ...
-
-    def find_recorded_changes(self, head: str) -> str | None:
-        """In a replay, return what the model was told after `head` of changed files, empty for nothing; elsewhere
-        None."""
+    @property
+    def seen(self) -> SeenLog:
+        """What the conversation saw of files; `record_result` adds what a result shows."""
         ...
 
     def list_ended_background_commands(self, since_epoch: int) -> tuple[list[CallView], int]:

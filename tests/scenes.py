@@ -34,6 +34,6 @@ def model_has_seen_all_files(monkeypatch: pytest.MonkeyPatch) -> None:
 
     What happens otherwise: `tests/travel/test_seen_files.py`.
     """
-    from interlock.engine.store.journal import SqlJournal
+    from interlock.engine.store.seen_files import SqlSeenFiles
 
-    monkeypatch.setattr(SqlJournal, "files_seen_before", lambda *_: None)
+    monkeypatch.setattr(SqlSeenFiles, "before", lambda *_: None)

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
-from interlock.state.calls import ToolError
-from interlock.state.seen import How, SeenFile, SeenFiles
+from interlock.state.seen import How, SeenFile, SeenFiles, UnseenTextError
 from interlock.state.workspace import FileConventions
 from interlock.tools.file_content import TextFile
 from interlock.tools.text_diff import unified_diff
@@ -64,17 +63,17 @@ class StaleFile:
     def _format_changes(self) -> str:
         return f" What had changed:\n{_cut_diff(self.changes)}" if self.changes else " Read it again."
 
-    def make_match_error(self, problem: str) -> ToolError:
+    def make_match_error(self, problem: str) -> UnseenTextError:
         """Return the error of an edit that has no place in the file as it is."""
         path = repr(self.now.path)
         if self.why == "unread":
             text = f"You haven't read {path}, so its text must match exactly. {problem}"
-            return ToolError("not_read", text)
+            return UnseenTextError("not_read", text)
         text = f"{path} changed since you last saw it, so the text must match exactly. {problem}"
         seen = (self.now,) if self.is_told_whole else ()
-        return ToolError("external_change", text + "\n" + self._format_changes().strip(), seen)
+        return UnseenTextError("external_change", text + "\n" + self._format_changes().strip(), seen)
 
-    def make_overwrite_error(self, call_diff: str) -> ToolError:
+    def make_overwrite_error(self, call_diff: str) -> UnseenTextError:
         """Return the error of a call that would write over what the model hasn't seen. The next one isn't refused."""
         path = repr(self.now.path)
         head, kind = {
@@ -89,7 +88,7 @@ class StaleFile:
         else:
             shown = f"Your call would change:\n{_cut_diff(call_diff)}"
         end = "Edit what is there now, or send the same call again to write over it."
-        return ToolError(kind, f"{head}, so nothing was written. {shown}{end}", (self.now,))
+        return UnseenTextError(kind, f"{head}, so nothing was written. {shown}{end}", (self.now,))
 
 
 def _cut_diff(diff: str) -> str:

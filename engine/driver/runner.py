@@ -55,7 +55,7 @@ from interlock.engine.driver.stop import Stop, await_unless_stopped
 from interlock.engine.optional_rooms import NO_EXPORTER, find_telemetry_exporter
 from interlock.engine.options import Decision, Options, Outcome, Renderer
 from interlock.engine.read import ENDED, TALKING, RunRow, find_exact_run, find_run, list_waiting_requests
-from interlock.engine.read.shared_folders import other_runs_in_folder_line
+from interlock.engine.read.shared_folders import other_runs_in_folder_lines
 from interlock.engine.store import Store
 from interlock.engine.store.approvals import cancel_run_family
 from interlock.engine.store.diagnosis import explain_store_errors_and_damage
@@ -489,8 +489,10 @@ async def _advance_to_outcome(drive: Drive, make_input: DriveInput) -> Outcome:
     """Advance the run until nothing is due or a person must decide; an error becomes its outcome."""
     begun = await make_input(drive)  # before its first event: whoever hears that finds the run's row
     drive.bus(Init(session_id=drive.lease.run, model=drive.prepared.model, workflow=drive.pipeline.name))
-    beside = _describe_runs_in_same_folder(drive)
-    for warning in (*drive.prepared.warnings, *([beside] if beside else ())):
+    for warning in (
+        *drive.prepared.warnings,
+        *other_runs_in_folder_lines(drive.store, drive.lease.run, drive.prepared.options),
+    ):
         drive.bus(ErrorEvent(severity="warning", message=warning))
     error: Exception | None = None
     snapshot: StateSnapshot | None = None
@@ -513,15 +515,6 @@ async def _advance_to_outcome(drive: Drive, make_input: DriveInput) -> Outcome:
         return conclude_drive(drive, None, error or refused)
     except StoreError as broken:
         return store_error_outcome(drive, error if isinstance(error, StoreError) else broken)
-
-
-def _describe_runs_in_same_folder(drive: Drive) -> str:
-    """A line on other runs at work in the run's folder; empty: none is, or they are lines of its own batch."""
-    options = drive.prepared.options
-    if options.batch is not None or options.repository is not None:
-        return ""
-    with explain_store_errors_and_damage(drive.store.path):
-        return other_runs_in_folder_line(drive.store.home, drive.lease.run)
 
 
 async def _read_resume_input(drive: Drive) -> Any:

@@ -4,7 +4,9 @@ from collections.abc import Sequence
 from itertools import combinations
 from pathlib import Path
 
+from interlock.engine.options import Options
 from interlock.engine.read import RunRow, list_runs
+from interlock.engine.store import Store, explain_store_errors
 from interlock.state.text import join_up_to, to_one_line
 
 _NAMED = 5
@@ -19,17 +21,23 @@ def _share_files(one: RunRow, other: RunRow) -> bool:
     return here.is_relative_to(there) or there.is_relative_to(here)
 
 
-def other_runs_in_folder_line(home: Path, run: str) -> str:
-    """Return a line that names the other runs at work in the folder of a run that is driven; empty: there is none."""
-    running = list_runs(home, "running")
+def other_runs_in_folder_lines(store: Store, run: str, options: Options) -> list[str]:
+    """Return a line that names the other runs at work in the folder of a run that is driven, if there are any.
+
+    Lines of a batch are expected to share it.
+    """
+    if options.batch is not None or options.repository is not None:
+        return []
+    with explain_store_errors(store.path):
+        running = list_runs(store.home, "running")
     own = next((row for row in running if row.run == run), None)
     found = [row for row in running if own and row is not own and _share_files(own, row)]
     if not found:
-        return ""
+        return []
     named = join_up_to([f"{row.run} ({to_one_line(row.title, 40)})" for row in found], _NAMED)
-    return (
+    return [
         f"{'Another run works' if len(found) == 1 else 'Other runs work'} in this folder: {named}. {_GUARD}"
-    )
+    ]
 
 
 def shared_folder_lines(rows: Sequence[RunRow]) -> list[str]:

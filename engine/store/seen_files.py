@@ -1,14 +1,14 @@
 """seen_files: what a conversation saw of the workspace's files, kept with the run's journal."""
 
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
 from interlock.engine.store.connection import Connection
 from interlock.state.clock import unix_time
-from interlock.state.seen import How, SeenFile
+from interlock.state.seen import How, SeenFile, SeenFiles
 
 _MOST_CHARS = 50_000
 """Of a text that is kept: a diff of a longer one is seldom short."""
@@ -24,12 +24,14 @@ class _Row(NamedTuple):
 
 @dataclass
 class SqlSeenFiles:
-    """The table `seen_files` for one conversation: a run's, or that of one of its sub-agents."""
+    """Implements `SeenLog`: the table `seen_files` for one conversation: a run's, or that of one of its sub-agents."""
 
     conn: Connection
     run: str
     agent: str
     redact: Callable[[str], str]
+    recorded_notes: Mapping[str, str] | None = None
+    """In a replay: record → what the model was told after it of changed files."""
 
     @cached_property
     def _rows(self) -> dict[str, list[_Row]]:
@@ -65,6 +67,12 @@ class SqlSeenFiles:
             made.append(SeenFile(path=path, digest=rows[-1].digest, how=rows[-1].how, text=text))
         return made
 
+    def find_recorded_note(self, head: str) -> str | None:
+        return None if self.recorded_notes is None else self.recorded_notes.get(head, "")
+
+    def before(self, message: str) -> SeenFiles:
+        return _SeenBefore(self, message)
+
     def find_before(self, path: str, message: str) -> SeenFile | None:
         """The file as last seen before a message with calls; what the same batch wrote counts."""
         for row in reversed(self._rows.get(path, ())):
@@ -80,7 +88,7 @@ class SqlSeenFiles:
 
 
 @dataclass(frozen=True)
-class SeenBefore:
+class _SeenBefore:
     """Implements `SeenFiles`."""
 
     files: SqlSeenFiles

@@ -18,7 +18,8 @@ from interlock.engine.driver.delegation import RunAgents
 from interlock.engine.read import RunRow, Step
 from interlock.engine.store.chain import SqlChain
 from interlock.engine.store.connection import Connection
-from interlock.engine.store.journal import RecordedEffects, SqlJournal
+from interlock.engine.store.journal import SqlJournal
+from interlock.engine.store.recorded_effects import RecordedEffects
 from interlock.engine.store.run_copies import (
     list_calls_without_intent,
     read_recorded_hook_replies,
@@ -121,7 +122,8 @@ def replace_tools_and_hooks_with_record(services: DriveServices, record: ReplayR
     )
     transcript.recorded = partial(_use_recorded_context_message, record.context.messages, same_context)
     parts = {name: getattr(journal, name) for name in _JOURNAL}
-    kept = RecordedJournal(**parts, recorded=record.undone, changed=record.changed)
+    kept = RecordedJournal(**parts, recorded=record.undone)
+    kept.seen.recorded_notes = record.changed
     toolset, hooks = RecordedToolset(services.deps.toolset, record.results), record.hooks
     deps = replace(services.deps, journal=kept, toolset=toolset, hooks=hooks, snapshots=NoSnapshots())
     deps = replace(deps, checks=hooks.make_recorded_checks(services.deps.checks))
@@ -204,11 +206,6 @@ class RecordedJournal(SqlJournal):
 
     recorded: Mapping[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
     """Record → the notes about undone files that follow it."""
-    changed: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Record → the note about changed files that follows it."""
-
-    def find_recorded_changes(self, head: str) -> str | None:
-        return self.changed.get(head, "")
 
     def record_result(self, key: CallKey, call: CallView, result: ToolResult) -> None:
         row: JournalRow | None = self.find_row(key, call)
