@@ -85,7 +85,8 @@ async def run_tool(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState:
             # No result is known: the intent stays open, and a person is asked.
             return {"label": "unknown outcome", "cause": result.content[:_CAUSE]}
         meta = {"duration_ms": round((time.monotonic() - started) * 1000), **result.meta}
-        result = result.model_copy(update={"meta": meta})
+        seen = () if is_output_too_long(deps, call, result) else result.seen  # what is shortened isn't shown
+        result = result.model_copy(update={"meta": meta, "seen": seen})
     deps.journal.record_result(key, call, result)
     written = info.effect == "file" and result.status == "success"
     await deps.snapshots.snapshot_after_call(key, str(result.meta.get("path", "")) if written else "")

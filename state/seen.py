@@ -1,6 +1,6 @@
 """seen: what a conversation knows of the workspace's files: as its model last read, wrote or was told of each."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Literal, Protocol
 
 from interlock.state.errors import ToolError
@@ -57,6 +57,10 @@ class SeenLog(Protocol):
 
     def record(self, record: str, files: Iterable[SeenFile]) -> None:
         """Record that a message of the conversation shows these files."""
+        ...
+
+    def forget(self, records: Collection[str]) -> None:
+        """Forget what these messages show: the model doesn't get them."""
         ...
 
     def find_recorded_note(self, head: str) -> str | None:

@@ -1,5 +1,6 @@
 """run_shell_command: run a command line with bash, in the foreground or background."""
 
+import asyncio
 from pathlib import Path
 
 from pydantic import Field, JsonValue
@@ -8,6 +9,7 @@ from interlock.state.calls import Preview, ToolError, ToolResult, error_result
 from interlock.state.errors import RunError
 from interlock.state.text import replace_surrogates
 from interlock.state.tooling import Args, ProcessEnd, Tool, ToolContext
+from interlock.tools.shown_files import find_shown_files
 from interlock.tools.workspace_files import resolve_directory
 
 
@@ -50,7 +52,11 @@ async def run_command_line(args: RunShellCommandArgs, context: ToolContext) -> T
         limit_chars=context.settings.tools.truncate_at,
         on_output=context.emit_output,
     )
-    return _to_tool_result(ended, timeout_s, shell.inactivity_timeout_s)
+    result = _to_tool_result(ended, timeout_s, shell.inactivity_timeout_s)
+    seen = await asyncio.to_thread(
+        find_shown_files, args.command, directory, result.content, context.workspace
+    )
+    return result.model_copy(update={"seen": seen})
 
 
 async def _start_in_background(

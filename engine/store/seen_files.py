@@ -1,7 +1,7 @@
 """seen_files: what a conversation saw of the workspace's files, kept with the run's journal."""
 
 import zlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -58,10 +58,18 @@ class SqlSeenFiles:
             where = {"run": self.run, "agent": self.agent, "path": file.path}
             self.conn.insert("seen_files", {**where, **row._asdict(), "body": body, "at": unix_time()})
 
+    def forget(self, records: Collection[str]) -> None:
+        for path, rows in self._rows.items():
+            self._rows[path] = [row for row in rows if row.record not in records]
+        for record in records:
+            self.conn.delete("seen_files", {"run": self.run, "agent": self.agent, "record": record})
+
     def list_newest(self) -> list[SeenFile]:
         """Each file as it was last seen, or told of; the text is that of the last time it was seen."""
         made: list[SeenFile] = []
         for path, rows in self._rows.items():
+            if not rows:
+                continue
             seen = next((row for row in reversed(rows) if row.how != "told"), None)
             text = self._load_text(path, seen) if seen else None
             made.append(SeenFile(path=path, digest=rows[-1].digest, how=rows[-1].how, text=text))

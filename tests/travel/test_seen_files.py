@@ -1,5 +1,6 @@
 """What the model hasn't seen isn't written over: not a person's text, nor another run's, nor a formatter's."""
 
+import json
 import re
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace as replace_fields
@@ -139,6 +140,27 @@ def test_it_must_be_one_place_unless_a_number_is_given(bench: Bench) -> None:
         READ, many, replace("a\n", "b\n", expected_replacements=2), {"expect": "2 replacements", **DONE}
     )
     assert bench.file.read_text().startswith("b\nb\n")
+
+
+def test_a_file_that_a_command_printed_whole_was_read(bench: Bench) -> None:
+    bench.run(shell("cat a.py"), write("a.py", "x = 8\n"), {"expect": "Overwrote 'a.py'", **DONE})
+    bench.file.write_text("x = 1\ny = 2\n")
+    bench.run(shell("head -n 1 a.py"), write("a.py", "x = 9\n"), {"expect": "haven't read it", **DONE})
+
+
+def test_a_file_of_a_prompt_was_read_unless_a_hook_took_the_prompt_away(bench: Bench) -> None:
+    mine = [write("a.py", "x = 8\n"), {"expect": "Overwrote 'a.py'", **DONE}]
+    prompt = {"prompt": "Look at @a.py."}
+    assert run_sync("main", prompt, options=bench.desk.options(mine)).status == "done"
+    (bench.desk.work / ".interlock").mkdir()
+    once = "test -e ../once || { touch ../once; echo no >&2; exit 2; }"
+    hooks = {"BeforeAgent": [{"hooks": [{"type": "command", "command": once}]}]}
+    (bench.desk.work / ".interlock/settings.json").write_text(json.dumps({"hooks": hooks}))
+    again = [write("a.py", "x = 9\n"), {"expect": "haven't read it", **DONE}]
+    options = bench.desk.options(again, skip_trust=True)
+    blocked = run_sync("main", prompt, options=options)
+    assert blocked.status == "blocked_by_hook", blocked
+    assert resume_sync(blocked.run, prompt="Go on.", options=options).status == "done"
 
 
 def test_the_next_prompt_tells_what_changed_and_then_it_is_known(bench: Bench) -> None:
