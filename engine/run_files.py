@@ -180,14 +180,10 @@ class RunFiles:
             & changed
         )
 
-    @cached_property
+    @property
     def paths_written_by_tools(self) -> set[str]:
         """What file tools wrote."""
-        root = Path(self.run.workspace)
-        planned = list_call_keys_and_planned_paths(self.home, self.run.run)
-        return {
-            str((root / path).relative_to(root)) for _, path in planned if (root / path).is_relative_to(root)
-        }
+        return {*self._planned_paths.values()}
 
     def diff_each_call(self, call_snapshots: Sequence[Snapshot]) -> Iterator[str]:
         """The diff of each of these calls, in their order, as git shows it; each has the state after it."""

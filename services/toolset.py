@@ -17,6 +17,7 @@ from interlock.services.files.calls import FileWriteCalls
 from interlock.state.calls import (
     CallKey,
     CallView,
+    ConfirmedEncoding,
     Planned,
     Preview,
     ToolError,
@@ -244,8 +245,8 @@ class BuiltinToolset:
         except Exception as error:
             problem = to_failed_result(call.name, error).content
             if isinstance(error, ToolError):
-                seen = tool_error_result(error).seen
-                return Preview(text=problem, problem=problem, code=error.kind, seen=seen)
+                shown = tool_error_result(error).seen
+                return Preview(text=problem, problem=problem, code=error.kind, seen=shown)
             return Preview(text=self.summarize_call(call), problem=problem)
         return Preview(text=self.summarize_call(call))
 
@@ -280,6 +281,9 @@ class BuiltinToolset:
             return await self._files.write_planned_change(tool, args, run, context)
         except Exception as error:
             return to_failed_result(call.name, error)
+
+    def confirm_encoding(self, confirmed: ConfirmedEncoding) -> None:
+        self.workspace.confirm_encoding(confirmed.pattern, confirmed.encoding)
 
     def current_file_digest(self, planned_path: str) -> str | None:
         return self._files.current_file_digest(planned_path)

@@ -15,6 +15,7 @@ from interlock.services.files.filesystem import UnreadableError, is_file, read_t
 from interlock.services.files.protected import RULES, find_private_name, resolve_links, to_absolute_path
 from interlock.services.files.stamps import path_exists, real_path
 from interlock.state.context import AGENT_FILES, IGNORE_FILE, RuleFile
+from interlock.state.file_names import format_file_name
 from interlock.state.text import replace_surrogates
 from interlock.state.workspace import PathRefused, Workspace
 
@@ -310,8 +311,7 @@ def is_directory(entry: os.DirEntry[str], *, follow_symlinks: bool) -> bool:
 def _read_rule_file(path: Path, base: Path, *, in_home: bool) -> RuleFile:
     """Read one rule file. Users may link anything into their own folder; a project's link must not lead outside it."""
     name = path.relative_to(base).as_posix()
-    shown = f"~/{name}" if in_home else name
-    shown = shown if shown.isprintable() else ascii(shown)
+    shown = format_file_name(f"~/{name}" if in_home else name)
     if path.name.casefold().endswith(_NO_RULES):
         return RuleFile(shown, "", "editors and systems leave such files behind")
     allowed = [Path(os.path.realpath(base))]

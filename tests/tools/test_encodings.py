@@ -1,5 +1,6 @@
 """Files stay in their encoding: an edit keeps all bytes around it, and its own text decodes as the file does."""
 
+import re
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -12,6 +13,8 @@ from interlock.state.workspace import FileConventions
 from interlock.tools.file_content import TextFile, TextNotWritable, compare_texts, decode_text_file
 from interlock.tools.matcher.edit import apply_spans
 from interlock.tools.matcher.windows import Span
+from interlock.tools.search import other_encodings
+from interlock.tools.search.other_encodings import NOT_UTF_8
 
 GBK = "温度=20\n尺寸=1\n".encode("gbk")
 SJIS = "name=テスト\nmode=1\n".encode("shift-jis")
@@ -153,7 +156,7 @@ def test_new_text_is_not_written_in_a_guess_until_a_person_confirms_it(call: Cal
         "replace", file_path="b.ini", old_string="name=テスト\nmode=1", new_string="name=テスト\nmode=2"
     )
     assert (call.folder / "b.ini").read_bytes() == SJIS.replace(b"1", b"2")
-    call.context.workspace.confirmed_encodings.append(("*.txt", "gbk"))  # pyright: ignore
+    call.context.workspace.confirm_encoding("*.txt", "gbk")
     result = call("replace", file_path="a.txt", old_string="=20", new_string="=20度")
     assert (call.folder / "a.txt").read_bytes() == GBK.replace(b"20", "20度".encode("gbk"))
     assert "+温度=20度" in str(result.meta["diff"])
@@ -219,3 +222,56 @@ def decode_or_fail(data: bytes, codec: str) -> TextFile:
     file = decode_text_file(data, FileConventions(confirmed_encoding=codec))
     assert file is not None
     return file
+
+
+@given(
+    st.lists(
+        st.sampled_from(
+            [bytes([n]) for n in (97, 0x80, 0x9F, 0xA0, 0xBF, 0xC1, 0xC2, 0xE0, 0xED, 0xEE, 0xF0, 0xF4, 0xFF)]
+        )
+    )
+)
+def test_lines_that_are_not_utf_8_are_found(pieces: list[bytes]) -> None:
+    line = b"".join(pieces)
+    try:
+        line.decode()
+        valid = True
+    except UnicodeDecodeError:
+        valid = False
+    pattern = re.compile(NOT_UTF_8.removeprefix("(?-u)").encode())
+    assert (pattern.search(line) is None) == valid
+
+
+def test_files_are_searched_in_their_own_encoding(call: Calls) -> None:
+    call.write(
+        {
+            "a/gbk.txt": "头\n温度=20\n尺寸=1\n".encode("gbk"),
+            "sjis.ini": "表示=1\n".encode("shift-jis"),
+            "utf.txt": "温度=30\n",
+            "wide.txt": "\ufeff温度=40\n".encode("utf-16-le"),
+            ".gitignore": "ignored/\n",
+            "ignored/b.txt": "温度=50\n".encode("gbk"),
+            ".git/": "",
+        }
+    )
+    found = call.text("grep_search", pattern="温度")
+    assert [line for line in found.splitlines()[1:] if line[:1].isdigit()] == [
+        "1-头",
+        "2:温度=20",
+        "3-尺寸=1",
+        "1:温度=30",
+        "1:温度=40",
+    ]
+    assert "No matches" in call.text("grep_search", pattern="温度", dir_path="sjis.ini")
+    assert "1:表示=1" in call.text("grep_search", pattern="^..=1$")
+    assert "2:温度=20" in call.text("grep_search", pattern="=20", dir_path="a"), (
+        "other patterns show its text, too"
+    )
+    assert "a/gbk.txt" in call.text("grep_search", pattern="^尺寸", names_only=True)
+    assert "2:温度" not in call.text("grep_search", pattern="温度", exclude_pattern="度=20")
+
+
+def test_a_search_that_leaves_files_out_says_so(call: Calls, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(other_encodings, "_MOST_FILES", 1)
+    call.write({f"{n}.txt": GBK for n in range(3)})
+    assert "2 files in other encodings" in call.text("grep_search", pattern="温度")

@@ -10,22 +10,33 @@ import fnmatch
 import os
 import re
 import shutil
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+import unicodedata
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.metadata import PackageNotFoundError, distribution
 from io import BufferedReader
-from itertools import groupby
+from itertools import groupby, product
 from pathlib import Path
 from typing import NamedTuple
 
 from interlock.state.calls import ToolError
+from interlock.state.deps import StopFlag, run_in_thread
+from interlock.state.file_names import parse_file_name
 from interlock.state.tooling import ProcessEnd, ToolContext
 from interlock.state.workspace import PathRefused, Workspace
+from interlock.tools.file_content import decode_text_file
+from interlock.tools.search.other_encodings import (
+    NOT_UTF_8,
+    OtherTexts,
+    may_match_beyond_ascii,
+    read_other_texts,
+)
 from interlock.tools.workspace_files import (
     LARGEST,
     open_directory,
     open_regular_file,
+    read_file_bytes,
     resolve_file_if_allowed,
 )
 
@@ -99,10 +110,22 @@ def capped_ripgrep_argv(program: str, search: Search) -> list[str]:
         argv.append(f"--max-count={search.most_per_file}")
     argv.append("--fixed-strings" if search.fixed_strings else "--engine=auto")
     argv.append("--case-sensitive" if search.case_sensitive else "--ignore-case")
+    return _add_files_and_cap(program, argv, search)
+
+
+def other_encodings_argv(program: str, search: Search) -> list[str]:
+    """Return the ripgrep command line that lists the files which aren't UTF-8."""
+    argv = ["--no-config", "--no-messages", "--hidden", "--no-ignore-global", "--no-ignore-dot", "--null"]
+    argv += ["--files-with-matches", "--engine=default"]
+    return _add_files_and_cap(program, argv, replace(search, pattern=NOT_UTF_8))
+
+
+def _add_files_and_cap(program: str, argv: list[str], search: Search) -> list[str]:
+    """Return a command line with the files that a search looks at, and its output capped."""
     if search.all_files:
         argv.append("--no-ignore-vcs")
     argv += [f"--ignore-file={path}" for path in search.ignore_files]
-    globs = [search.include, *_PRIVATE] if search.include else [*_PRIVATE]
+    globs = [*(_ripgrep_globs(search.include) if search.include else ()), *_PRIVATE]
     if not search.all_files and not search.is_in_node_modules:
         globs.append("!node_modules")
     argv += [f"--iglob={glob}" for glob in globs]
@@ -116,6 +139,18 @@ def capped_ripgrep_argv(program: str, search: Search) -> list[str]:
         "--",
         *map(str, search.paths),
     ]
+
+
+def _ripgrep_globs(include: str) -> list[str]:
+    """Return the globs of which a file must match one; what only a set of letters finds is left out afterwards."""
+    ways = [glob for glob in _readings(include) if not _has_reversed_range(glob)]
+    return [*dict.fromkeys(unicodedata.normalize(form, glob) for glob in ways for form in ("NFC", "NFD"))]
+
+
+def _has_reversed_range(glob: str) -> bool:
+    """Return whether ripgrep refuses a glob for a set such as `[id-a]`."""
+    sets = re.findall(r"\[([^\]]+)\]", glob)
+    return any(low > high for letters in sets for low, high in re.findall("(.)-(.)", letters))
 
 
 def matching_line_numbers_argv(program: str, search: Search, pattern: str) -> list[str]:
@@ -153,6 +188,8 @@ class Grep:
     def __init__(self, context: ToolContext, *, no_ignore: bool) -> None:
         self._context = context
         self._no_ignore = no_ignore
+        self.unread_files = 0
+        """Files that aren't UTF-8 and were searched as bytes only, as there were too many."""
         program = find_ripgrep()
         if program is None:
             raise ToolError(
@@ -164,13 +201,24 @@ class Grep:
     async def find_lines(self, search: Search, excluded_line_pattern: str | None) -> tuple[list[Line], bool]:
         """Return ripgrep's findings, sorted by path and number, and whether it was stopped early, as there are more.
 
+        Files that aren't UTF-8 are searched in their own encoding.
+
         Lines matching `excluded_line_pattern` aren't matches. They aren't verified: `keep_showable_lines` decides
         which lines of a file may be shown.
         """
-        ended = await self._run_ripgrep(
-            capped_ripgrep_argv(self._program, self._apply_ignore_settings(search)), search
-        )
+        filtered = self._apply_ignore_settings(search)
+        side = asyncio.ensure_future(self._find_lines_in_other_encodings(filtered))
+        try:
+            ended = await self._run_ripgrep(capped_ripgrep_argv(self._program, filtered), search)
+            others, paths = await side
+        except BaseException:
+            side.cancel()
+            await asyncio.gather(side, return_exceptions=True)
+            raise
         lines = await asyncio.to_thread(lambda: list(parse_ripgrep_lines(ended.output)))
+        if paths:
+            lines = [line for line in lines if line.path not in paths] + others
+            lines.sort(key=lambda line: (line.path.parts, line.number))
         if excluded_line_pattern:
             lines = await self._unmark_excluded_matches(lines, search, excluded_line_pattern)
         return lines, len(ended.output.encode()) >= OUTPUT_BYTES
@@ -185,6 +233,35 @@ class Grep:
                 (row._replace(path=path) for row in rows), workspace, allow_ignored=self._no_ignore
             )
         )
+
+    async def _find_lines_in_other_encodings(self, search: Search) -> tuple[list[Line], Set[Path]]:
+        """Return what is found in the files that aren't UTF-8, and these files; none if the pattern can only match what
+        is the same bytes there."""
+        if not may_match_beyond_ascii(search.pattern, is_literal=search.fixed_strings):
+            return [], set()
+        listed = await self._run_ripgrep(other_encodings_argv(self._program, search), search)
+        paths = sorted(Path(name) for name in listed.output.split("\0") if name.strip())
+        if not paths:
+            return [], set()
+        texts = await run_in_thread(self._read_other_texts, paths, search)
+        self.unread_files = max(self.unread_files, texts.skipped)  # a search is repeated for context
+        stdin = replace(search, paths=(Path("-"),), most_per_file=0)
+        ended = await self._run_ripgrep(capped_ripgrep_argv(self._program, stdin), search, texts.stream)
+        rows = await asyncio.to_thread(lambda: list(parse_ripgrep_lines(ended.output)))
+        places = (texts.locate(row.number) for row in rows)
+        found = [row._replace(path=path, number=n) for row, (path, n) in zip(rows, places, strict=True)]
+        return found, set(texts.paths)
+
+    def _read_other_texts(self, stop: StopFlag, paths: Sequence[Path], search: Search) -> OtherTexts:
+        workspace = self._context.workspace
+
+        def resolve(path: Path) -> Path | None:
+            known = _find_undecodable_path(path, workspace) if _UNKNOWN in str(path) else path
+            return known and resolve_file_if_allowed(
+                workspace, search.root / known, allow_ignored=self._no_ignore
+            )
+
+        return read_other_texts(paths, self._context, resolve, stop.raise_if_stopped)
 
     async def _unmark_excluded_matches(
         self, lines: list[Line], search: Search, excluded_line_pattern: str
@@ -251,13 +328,25 @@ def iterate_lines_verified_on_disk(
         if path is None or real is None:
             continue
         rows = list(group)
-        there = _read_lines(workspace, real, {row.number for row in rows})
+        numbers = {row.number for row in rows}
+        there = _read_lines(workspace, real, numbers)
+        decoded = _read_decoded_lines(workspace, real, numbers) if _UNKNOWN in "".join(there.values()) else {}
         for row in rows:
-            text = there.get(row.number)
-            if text is not None and _strip_replacement_characters(text).startswith(
-                _strip_replacement_characters(row.text[:_COMPARED])
-            ):
-                yield row._replace(path=path, text=text)
+            texts = [lines[row.number] for lines in (decoded, there) if row.number in lines]
+            printed = _strip_replacement_characters(row.text[:_COMPARED])
+            if any(_strip_replacement_characters(text).startswith(printed) for text in texts):
+                yield row._replace(path=path, text=texts[0])
+
+
+def _read_decoded_lines(workspace: Workspace, path: Path, numbers: Collection[int]) -> dict[int, str]:
+    """Return lines of a file in its own encoding, by number; none if it isn't text."""
+    try:
+        data = read_file_bytes(workspace, path)
+    except ToolError:  # too large, or deleted meanwhile
+        return {}
+    file = decode_text_file(data, workspace.read_conventions(path), path.name)
+    lines = file.text.split("\n") if file else []
+    return {number: lines[number - 1] for number in numbers if number <= len(lines)}
 
 
 def _strip_replacement_characters(text: str) -> str:
@@ -315,16 +404,62 @@ _BRACES = re.compile(r"\{([^{}]*,[^{}]*)\}")
 
 
 def compile_glob(pattern: str, *, case_sensitive: bool = False) -> Callable[[str], bool]:
-    """Return a test for relative posix paths. `**`: any directories; `{a,b}`: either; `*` includes dotfiles."""
-    alternatives = [_compile_segments(one, case_sensitive) for one in expand_braces(pattern)]
-    lasts = [segments[-1] if segments else None for segments in alternatives]
+    """Return a test for relative posix paths. `**`: any directories; `{a,b}`: either; `*` includes dotfiles; `[id]`:
+    this very name, or one of these letters."""
+    tests = [
+        _compile_alternative(one, case_sensitive)
+        for part in expand_braces(pattern)
+        for one in _readings(part)
+    ]
+    return tests[0] if len(tests) == 1 else lambda path: any(test(path) for test in tests)
+
+
+def select_paths_by_glob(pattern: str, paths: Sequence[str], *, case_sensitive: bool = False) -> list[str]:
+    """Return the relative paths that a pattern means. Brackets stand for a set of letters only where no name has
+    them: `app/[id]/*.tsx` means what is in the folder `[id]`, if there is one."""
+    found: set[str] = set()
+    for part in expand_braces(pattern):
+        for one in _readings(part):
+            test = _compile_alternative(one, case_sensitive)
+            if meant := [path for path in paths if test(path)]:
+                found.update(meant)
+                break
+    return [path for path in paths if path in found]
+
+
+def literal_brackets_glob(pattern: str) -> str:
+    """Return a pattern whose brackets stand for themselves."""
+    return pattern.replace("[", "[[]")
+
+
+_BRACKETS = re.compile(r"\[[^/]+\]")
+_MOST_READINGS = 4
+"""Names with brackets in one pattern of which each may be read either way; of more, all are read alike."""
+
+
+def _readings(pattern: str) -> Iterator[str]:
+    """Yield a pattern with brackets that stand for themselves, then with sets of letters in ever more of its names."""
+    names = pattern.split("/")
+    odd = [place for place, name in enumerate(names) if _BRACKETS.search(name)]
+    sets = sorted(product((False, True), repeat=len(odd)), key=sum)
+    for chosen in sets if len(odd) <= _MOST_READINGS else (sets[0], sets[-1]):
+        reading = {place for place, is_set in zip(odd, chosen, strict=True) if is_set}
+        yield "/".join(
+            literal_brackets_glob(name) if place in odd and place not in reading else name
+            for place, name in enumerate(names)
+        )
+
+
+def _compile_alternative(pattern: str, case_sensitive: bool) -> Callable[[str], bool]:
+    segments = _compile_segments(unicodedata.normalize("NFC", parse_file_name(pattern)), case_sensitive)
+    last = segments[-1] if segments else None
 
     def matches(path: str) -> bool:
-        name = path.rpartition("/")[2]
-        if not any(last is None or last(name) for last in lasts):
+        if not path.isascii():
+            path = unicodedata.normalize("NFC", path)
+        if last is not None and not last(path.rpartition("/")[2]):
             return False
-        names = tuple(path.split("/"))
-        return any(_matches_segments(segments, names) for segments in alternatives)
+        return _matches_segments(segments, path.split("/"))
 
     return matches
 
