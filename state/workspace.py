@@ -20,7 +20,7 @@ def ignored_path_message(path: str, *, git: bool) -> str:
     """Say what keeps a path from tools: git (`git`) or the agent's own ignore files."""
     if git:
         return f"{path!r} is ignored by git; go on without it, or ask the user to show what is in it."
-    return f"{path!r} is kept from tools by .geminiignore or .rooignore; go on without it."
+    return f"{path!r} is kept from tools by an ignore file or a denial of the folder; go on without it."
 
 
 LeaveOut = Callable[[str, Collection[str], Collection[str]], bool]
