@@ -234,7 +234,9 @@ def test_unsaved_text_is_read_edited_and_brought_back_by_undo(editor: Open, tmp_
     assert (work / "a.txt").read_text() == "unsaved\n" and not (work / "b/new.txt").exists()
 
 
-def test_what_is_typed_after_the_question_stays_and_the_model_hears_of_it(editor: Open, tmp_path: Path) -> None:
+def test_what_is_typed_after_the_question_stays_and_the_model_hears_of_it(
+    editor: Open, tmp_path: Path
+) -> None:
     work, buffers = tmp_path / "work", {"a.txt": "one\n"}
     (work / "a.txt").write_text("one\n")
 
