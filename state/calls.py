@@ -1,4 +1,4 @@
-"""calls: tool calls: keys, verdicts, approval requests, answers, forms a server asks for, and results."""
+"""calls: tool calls: keys, verdicts, approval requests, answers, and results."""
 
 from collections.abc import Mapping
 from typing import Any, Literal, TypeVar, cast
@@ -9,6 +9,7 @@ from typing_extensions import TypedDict
 from interlock.state.errors import ToolError as ToolError  # stands there for programs that need no pydantic
 from interlock.state.messages import DataPart, Frozen, ToolStatus
 from interlock.state.seen import SeenFile, UnseenTextError
+from interlock.state.workspace import ConfirmedEncoding
 
 Risk = Literal["read", "write", "execute", "network", "question", "state"]
 """What a call can do. `question` asks a person; `state` changes only the run itself (todos)."""
@@ -169,13 +170,6 @@ class FileState(Frozen):
     """State the call will find: after the earlier calls of its batch."""
     on_disk: str | None = None
     """State on disk when the request was made."""
-
-
-class ConfirmedEncoding(Frozen):
-    """An encoding that is only guessed until a person confirms it, for files that match a pattern as in .gitignore."""
-
-    pattern: str
-    encoding: str
 
 
 class Preview(Frozen):
@@ -341,22 +335,3 @@ T = TypeVar("T")
 def merge_by_key(old: Mapping[str, T] | None, new: Mapping[str, T] | None) -> dict[str, T]:
     """Reducer: merges outcomes by call index; `None` clears them (the join resets)."""
     return {} if new is None else {**(old or {}), **new}
-
-
-class Form(Frozen):
-    """One request for input from an MCP server."""
-
-    message: str
-    """The server's own words; hidden characters are made visible before display."""
-    fields: dict[str, dict[str, JsonValue]] = Field(default_factory=dict[str, dict[str, JsonValue]])
-    """Name → JSON schema of a single value, as the server sent it; empty: only a yes is requested."""
-    needed: tuple[str, ...] = ()
-    url: str = ""
-    """A page the person should visit."""
-
-
-class FilledForm(Frozen):
-    """A form with the person's value for each field."""
-
-    form: Form
-    values: dict[str, JsonValue]
