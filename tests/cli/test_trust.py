@@ -336,5 +336,6 @@ def test_each_file_of_another_agent_that_defines_something_has_a_row(run: Run) -
         ".github/skills/secret/SKILL.md": ["not used; it can't be read: outside the project"],
     }
     assert {name: found.get(name) for name in wanted} == wanted
-    refused = run("-p", "/ship")
+    script = put(Path.cwd().parent / "script.json", [{"text": "done"}])
+    refused = run("-p", "/ship", "-m", f"script:{script}")
     assert refused.code == 55 and "the folder isn't trusted (interlock trust)" in refused.err
