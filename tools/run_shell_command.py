@@ -11,6 +11,7 @@ from interlock.state.calls import Preview, ToolError, ToolResult, error_result
 from interlock.state.errors import RunError
 from interlock.state.text import replace_surrogates
 from interlock.state.tooling import Args, ProcessEnd, Tool, ToolContext
+from interlock.tools.shown_files import find_shown_files
 from interlock.tools.workspace_files import resolve_directory
 
 
@@ -61,7 +62,9 @@ async def run_command_line(args: RunShellCommandArgs, context: ToolContext) -> T
         _describe_left_running(ended, args, sandboxed=bool(context.settings.tools.sandbox)),
         await asyncio.to_thread(context.workspace.describe_replaced_root),
     )
-    return _to_tool_result(ended, timeout_s, shell.inactivity_timeout_s, notes)
+    result = _to_tool_result(ended, timeout_s, shell.inactivity_timeout_s, notes)
+    shown = (args.command, directory, result.content, context.workspace)
+    return result.model_copy(update={"seen": await asyncio.to_thread(find_shown_files, *shown)})
 
 
 _PIECE = 30_000
