@@ -7,6 +7,7 @@ from typing import Any
 
 from langgraph.runtime import Runtime
 
+from interlock.nodes.guessed_encodings import encoding_note
 from interlock.nodes.requests import (
     has_server_changed,
     rejection_result,
@@ -19,6 +20,7 @@ from interlock.nodes.tools_results import (
     WITHOUT_RUN,
     answer_call_without_running,
     call_status_after_events,
+    find_seen_files,
     load_deps_key_and_call,
     load_earlier_calls,
     record_person_decision,
@@ -67,7 +69,7 @@ async def request_approval(state: DecideState, runtime: Runtime[Deps]) -> Decide
     risk = require_tool_info(deps, call).risk
     verdict = Verdict.model_validate(state["verdict"])
     earlier = load_earlier_calls(deps, key.message, key.index)
-    preview = await deps.toolset.preview_call(call, earlier)
+    preview = await deps.toolset.preview_call(call, earlier, find_seen_files(deps, key))
     if preview.problem is not None:
         refusal = _preview_problem_result(preview, can_trust_previews(deps, earlier))
         return answer_call_without_running(deps, state, call, refusal, "answered")
@@ -98,17 +100,6 @@ async def request_approval(state: DecideState, runtime: Runtime[Deps]) -> Decide
     return {**write_request_and_route(runtime, state, request), "asks": asks, "status": status}
 
 
-def encoding_note(preview: Preview) -> str:
-    """Return what a person confirms with the approval of a call; empty: only the call."""
-    if preview.confirms is None:
-        return ""
-    pattern, encoding = preview.confirms.pattern, preview.confirms.encoding
-    return (
-        f"The file's encoding is guessed: {encoding}. If you approve, text in files like {pattern} is written in it for"
-        " the rest of this run. If it is another one, reject, and set files.encodings."
-    )
-
-
 def _editable_parameter_names(deps: Deps, call: CallView) -> tuple[str, ...]:
     """The arguments that the tool's schema declares, and those that the call has; empty: the schema takes any."""
     names = (call.name, require_tool_info(deps, call).name)
@@ -122,7 +113,8 @@ def _editable_parameter_names(deps: Deps, call: CallView) -> tuple[str, ...]:
 def _preview_problem_result(preview: Preview, is_final: bool) -> ToolResult:
     """What can't be previewed can't be approved, so it isn't run, even if earlier calls might make it possible."""
     later = "" if is_final else " " + load_prompt("run/call_too_early").render()
-    return error_result(preview.code or "not_possible", f"{preview.problem}{later}")
+    result = error_result(preview.code or "not_possible", f"{preview.problem}{later}")
+    return result.model_copy(update={"seen": preview.seen})
 
 
 def _approval_request_reason(state: DecideState, verdict: Verdict) -> str:

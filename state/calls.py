@@ -1,4 +1,4 @@
-"""calls: tool calls: keys, verdicts, approval requests, answers, forms a server asks for, and results."""
+"""calls: tool calls: keys, verdicts, approval requests, answers, and results."""
 
 from collections.abc import Mapping
 from typing import Any, Literal, TypeVar, cast
@@ -8,6 +8,8 @@ from typing_extensions import TypedDict
 
 from interlock.state.errors import ToolError as ToolError  # stands there for programs that need no pydantic
 from interlock.state.messages import DataPart, Frozen, ToolStatus
+from interlock.state.seen import SeenFile, UnseenTextError
+from interlock.state.workspace import ConfirmedEncoding
 
 Risk = Literal["read", "write", "execute", "network", "question", "state"]
 """What a call can do. `question` asks a person; `state` changes only the run itself (todos)."""
@@ -170,13 +172,6 @@ class FileState(Frozen):
     """State on disk when the request was made."""
 
 
-class ConfirmedEncoding(Frozen):
-    """An encoding that is only guessed until a person confirms it, for files that match a pattern as in .gitignore."""
-
-    pattern: str
-    encoding: str
-
-
 class Preview(Frozen):
     """What a person sees when deciding on a call."""
 
@@ -188,6 +183,8 @@ class Preview(Frozen):
     """Set when the call would fail; it is then neither shown for approval nor run."""
     code: str = ""
     """The problem's error type, if it has one."""
+    seen: tuple[SeenFile, ...] = ()
+    """Files that the problem's text shows."""
     done: str = ""
     """What the model reads if the call would change nothing; it is then neither shown for approval nor run."""
     questions: tuple[dict[str, JsonValue], ...] = ()
@@ -267,6 +264,8 @@ class ToolResult(Frozen):
     """Set when the run must end after this batch: the reason."""
     data: tuple[DataPart, ...] = ()
     """Images and files sent to the model along with the text, which names them."""
+    seen: tuple[SeenFile, ...] = Field(default=(), exclude=True)
+    """Files that the result shows; the journal keeps them beside it."""
 
 
 class Planned(Frozen):
@@ -282,6 +281,8 @@ class Planned(Frozen):
     diff: str = ""
     how: str = Field("", exclude=True)
     """What found the place of the change; not stored."""
+    part: bool = False
+    """The model knows only some of the file's text."""
 
 
 def error_result(kind: str, message: str, **meta: JsonValue) -> ToolResult:
@@ -291,7 +292,8 @@ def error_result(kind: str, message: str, **meta: JsonValue) -> ToolResult:
 
 def tool_error_result(error: ToolError) -> ToolResult:
     """The result that answers a call which failed so."""
-    return error_result(error.kind, str(error))
+    seen = error.seen if isinstance(error, UnseenTextError) else ()
+    return error_result(error.kind, str(error)).model_copy(update={"seen": seen})
 
 
 def cancelled_result(message: str) -> ToolResult:
@@ -333,22 +335,3 @@ T = TypeVar("T")
 def merge_by_key(old: Mapping[str, T] | None, new: Mapping[str, T] | None) -> dict[str, T]:
     """Reducer: merges outcomes by call index; `None` clears them (the join resets)."""
     return {} if new is None else {**(old or {}), **new}
-
-
-class Form(Frozen):
-    """One request for input from an MCP server."""
-
-    message: str
-    """The server's own words; hidden characters are made visible before display."""
-    fields: dict[str, dict[str, JsonValue]] = Field(default_factory=dict[str, dict[str, JsonValue]])
-    """Name → JSON schema of a single value, as the server sent it; empty: only a yes is requested."""
-    needed: tuple[str, ...] = ()
-    url: str = ""
-    """A page the person should visit."""
-
-
-class FilledForm(Frozen):
-    """A form with the person's value for each field."""
-
-    form: Form
-    values: dict[str, JsonValue]

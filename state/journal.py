@@ -9,7 +9,6 @@ from interlock.state.calls import (
     ApprovalRequest,
     CallKey,
     CallView,
-    ConfirmedEncoding,
     Planned,
     SavedRules,
     SessionRule,
@@ -18,6 +17,7 @@ from interlock.state.calls import (
 )
 from interlock.state.hooks import HookVerdict
 from interlock.state.messages import Frozen
+from interlock.state.seen import SeenLog
 
 
 @dataclass(frozen=True)
@@ -54,6 +54,15 @@ class Journal(Protocol):
 
     def record_result(self, key: CallKey, call: CallView, result: ToolResult) -> None:
         """Commit the result."""
+        ...
+
+    def for_agent(self, agent: str) -> "Journal":
+        """The same journal for a sub-agent, whose conversation has seen other files."""
+        ...
+
+    @property
+    def seen(self) -> SeenLog:
+        """What the conversation saw of files; `record_result` adds what a result shows."""
         ...
 
     def list_ended_background_commands(self, since_epoch: int) -> tuple[list[CallView], int]:
@@ -176,10 +185,6 @@ class Approvals(Protocol):
         ...
 
     def add_session_rule(self, key: str, rule: SessionRule) -> None: ...
-
-    def list_confirmed_encodings(self) -> list[ConfirmedEncoding]:
-        """Encodings that people confirmed by approving a call, oldest first."""
-        ...
 
     def accept_saved_rules(self, saved: SavedRules) -> None:
         """Accept the rules file as saved by this run's own person, as if the run had started with it."""

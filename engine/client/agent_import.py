@@ -3,6 +3,7 @@
 Skills, commands, sub-agents and rules are read where they are. Nothing of theirs is changed, no secret is copied, and
 nothing of ours is written over: what differs is named."""
 
+import json
 import os
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
@@ -10,10 +11,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, cast
 
+from interlock.engine.client.agent_conversations import can_find_conversations, find_agent_conversations
 from interlock.engine.client.agent_homes import AGENTS, AgentHome, find_agent_home, iterate_other_settings
 from interlock.engine.client.folder_contents import check_and_upsert_mcp_server
 from interlock.engine.client.imported_rules import ImportedRules
 from interlock.engine.client.imported_servers import ImportedServer, read_imported_servers
+from interlock.engine.client.views import load_folder_settings
 from interlock.services.config.formats import load_dotenv
 from interlock.services.config.settings import FOLDERS, read_json_object
 from interlock.services.context.memory import FILE_LIMIT, ImportExpansion
@@ -29,11 +32,20 @@ from interlock.services.secrets.redaction import Redactor
 from interlock.state.errors import ConfigError, InterlockError, UserError
 
 _OWN = FOLDERS[-1]
-MEMORY = Path(_OWN) / "AGENTS.md"
+MEMORY_NAME = "AGENTS.md"
 SETTINGS = Path(_OWN) / "settings.json"
 State = Literal["new", "there", "same", "differs", "left out"]
 Kind = Literal[
-    "memory", "rules", "skills", "commands", "agents", "servers", "permissions", "modes", "settings"
+    "memory",
+    "rules",
+    "skills",
+    "commands",
+    "agents",
+    "servers",
+    "permissions",
+    "modes",
+    "settings",
+    "conversations",
 ]
 _READ_KINDS: tuple[AgentFileKind, ...] = ("memory", "rules", "skills", "commands", "agents")
 
@@ -72,8 +84,12 @@ class ImportPlan:
         return [item for item in self.items if item.state == "new"]
 
 
-def plan_agent_import(agent: str, home: Path, env: Mapping[str, str]) -> ImportPlan:
-    """Return what can be taken over from an agent's home. Raises `UserError` if there is none."""
+def plan_agent_import(
+    agent: str, home: Path, env: Mapping[str, str], conversations_of: Path | None = None
+) -> ImportPlan:
+    """Return what can be taken over from an agent's home. Raises `UserError` if there is none.
+
+    `conversations_of`: a folder whose conversations are wanted, too."""
     found = find_agent_home(agent, home, env)
     if not found.is_there:
         raise UserError(
@@ -86,6 +102,7 @@ def plan_agent_import(agent: str, home: Path, env: Mapping[str, str]) -> ImportP
         *_plan_permissions(found, home),
         *_plan_modes(found, home),
         *_list_read_in_place(found, home),
+        *(_plan_conversations(agent, home, env, conversations_of) if conversations_of else ()),
         *(
             ImportItem("settings", key, file, "left out", note=why)
             for file, key, why in iterate_other_settings(found)
@@ -119,7 +136,7 @@ def _display(path: Path, home: Path) -> str:
 
 
 def _plan_memory(found: AgentHome, home: Path) -> Iterator[ImportItem]:
-    target = home / MEMORY
+    target = home / _OWN / _memory_name(home)
     read = {os.path.realpath(file) for file in _files_read_in_place(found, home)}
     before = _read_or_empty(target)
     for file in found.memory:
@@ -150,6 +167,12 @@ def _plan_memory(found: AgentHome, home: Path) -> Iterator[ImportItem]:
             yield ImportItem(
                 "memory", name, file, "new", target, note, write=lambda block=block: _append(target, block)
             )
+
+
+def _memory_name(home: Path) -> str:
+    """Return the name of the user's own memory file, which settings may choose."""
+    names = load_folder_settings(home).context.file_names
+    return MEMORY_NAME if MEMORY_NAME in names or not names else names[0]
 
 
 def _is_for_some_files(text: str) -> bool:
@@ -280,6 +303,26 @@ def _plan_modes(found: AgentHome, home: Path) -> Iterator[ImportItem]:
         taken = True
 
 
+# ---- conversations
+
+
+def _plan_conversations(agent: str, home: Path, env: Mapping[str, str], folder: Path) -> Iterator[ImportItem]:
+    if not can_find_conversations(agent):
+        why = "Interlock doesn't read them"
+        yield ImportItem("conversations", AGENTS[agent], home, "left out", note=why)
+    for one in find_agent_conversations(agent, home, env, folder):
+        target = home / _OWN / "conversations" / agent / f"{one.name}.json"
+        data = f"{json.dumps({'history': one.history}, indent=1, ensure_ascii=False)}\n".encode()
+        item = ImportItem("conversations", one.title, one.file, "new", target)
+        before = read_file(target) if target.is_file() else b""
+        if before == data:
+            yield replace(item, state="same")
+        elif before:
+            yield replace(item, state="differs", note="it went on since; to take it anew, delete the file")
+        else:
+            yield replace(item, write=lambda target=target, data=data: _create(target, data))
+
+
 # ---- what is read where it is
 
 
@@ -300,6 +343,9 @@ def _list_read_in_place(found: AgentHome, home: Path) -> Iterator[ImportItem]:
         for folder in folders:
             count = sum(_top_folder(file, home, found) == folder for file in files)
             yield ImportItem(cast("Kind", kind), _display(folder, home), folder, "there", note=f"{count}")
+    if found.folder.is_dir() and found.folder != home / found.read_below[0]:
+        why = f"skills, commands and sub-agents are read from ~/{found.read_below[0]}; link it to this folder"
+        yield ImportItem("skills", _display(found.folder, home), found.folder, "left out", note=why)
     if found.agent == "gemini":
         for name in ("settings.json", "policies"):
             if (path := found.folder / name).exists():

@@ -8,7 +8,7 @@ import platform
 import re
 import signal
 from collections import deque
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import nsmallest
 from itertools import islice
@@ -29,7 +29,7 @@ from interlock.services.context.memory import (
     read_memory_file_with_imports,
 )
 from interlock.services.context.references import resolve_reference, resolve_references
-from interlock.services.context.skills import Skill
+from interlock.services.context.skills import Skill, describe_nested_skills, list_folders_below_root
 from interlock.services.files.disk import read_text_file
 from interlock.services.files.ignore import is_generated_folder
 from interlock.services.secrets.environment import tool_environment
@@ -369,12 +369,22 @@ class WorkspaceContext:
             f for path in paths for f in find_memory_files_down_to(path, self.workspace, names)
         )
         new = [f for f in files if self._display_path(f) not in seen]
-        return [
+        found = [
             MemoryText(
                 self._display_path(f), "project", read_memory_file_with_imports(f, self.workspace.roots)
             )
             for f in new
         ]
+        return [*found, *self._list_skills_near(paths, seen)]
+
+    def _list_skills_near(self, paths: Sequence[str], seen: Collection[str]) -> Iterator[MemoryText]:
+        """Yield the skills of folders on the way to some files, once for each folder."""
+        root = self.info.workspace
+        folders = list_folders_below_root(paths, self.workspace) if self.trusted else []
+        for folder in folders:
+            shown = f"{folder.relative_to(root).as_posix()}/skills"
+            if shown not in seen and (text := describe_nested_skills(root, folder)):
+                yield MemoryText(shown, "skills, for files here", text)
 
     async def load_memory_files(self) -> Sequence[MemoryText]:
         names = self.settings.context.file_names
