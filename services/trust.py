@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from io import StringIO
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from interlock.services.config.formats import load_dotenv, parse_yaml, split_front_matter
 from interlock.services.config.settings import FOLDERS, read_json_object
@@ -27,7 +27,11 @@ from interlock.services.secrets.environment import is_secret_name
 from interlock.state.command import split_template
 from interlock.state.errors import ConfigError
 from interlock.state.names import LISTING
-from interlock.state.text import dict_or_empty, join_up_to
+from interlock.state.settings import ContextSettings
+from interlock.state.text import dict_or_empty, estimate_tokens, join_up_to
+
+if TYPE_CHECKING:
+    from interlock.services.context.memory import MemoryFile
 
 _TELLING = re.compile(
     r"command|script|hook|url|uri|endpoint|address|host|proxy|webhook|telemetry|header|env|allow|trust|path|director|sandbox",
@@ -168,6 +172,31 @@ def record_and_report_new_hooks(root: Path, home: Path, hooks: Iterable[Hook]) -
     ]
 
 
+_MEMORY_SEEN = Path(".interlock") / "seen_memory.json"
+"""Below the home directory: directory → memory files that were reported."""
+
+
+def record_and_report_more_memory(root: Path, home: Path, files: Iterable["MemoryFile"]) -> list[str]:
+    """Return a line about the folder's memory files that conversations begin with beside its AGENTS.md or GEMINI.md,
+    which alone were read once; only the first time, as for hooks."""
+    used = [file for file in files if file.level == "project" and not file.unused]
+    more = [file for file in used if file.path.name not in ("AGENTS.md", "AGENTS.override.md", "GEMINI.md")]
+    if not more or len(more) == len(used):
+        return []
+    names = [display_path(file.path, root) for file in more]
+    file, key = home / _MEMORY_SEEN, os.path.realpath(root)
+    if set(names) <= {*_to_list((read_json_object(file) or {}).get(key))}:
+        return []
+    with suppress(OSError), lock_folder(file.parent):  # unwritable home: reported every time
+        _write_json_through_link(file, {**(read_json_object(file) or {}), key: names})
+    beside = ", ".join(display_path(file.path, root) for file in used if file not in more)
+    tokens = sum(estimate_tokens(file.text) for file in more)
+    return [
+        f"{join_up_to(names, _MOST)}: read beside {beside}, about {tokens:,} tokens more in each conversation."
+        f' To leave them out, set context.fileName to ["AGENTS.md", "GEMINI.md"].'
+    ]
+
+
 def _write_json_through_link(file: Path, entries: Mapping[str, object]) -> None:
     """Write through a link, so that the link is preserved."""
     text = json.dumps(entries, indent=2, ensure_ascii=False) + "\n"
@@ -290,8 +319,12 @@ class ProjectFile(NamedTuple):
     runs: tuple[str, ...] = ()
 
 
-def list_files_needing_trust(root: Path, home: Path) -> list[ProjectFile]:
-    """List workspace files that need trust, except the user's own; includes files read only by later versions."""
+def list_files_needing_trust(
+    root: Path, home: Path, settings: ContextSettings | None = None
+) -> list[ProjectFile]:
+    """List workspace files that need trust, except the user's own; includes files read only by later versions.
+
+    `settings`: what they say of memory and rule files."""
     mine = {real_path(home / folder) for folder in FOLDERS}
     found = [
         file
@@ -301,14 +334,42 @@ def list_files_needing_trust(root: Path, home: Path) -> list[ProjectFile]:
     ]
     found += load_dotenv(start=root, home=home, env={}, trusted=False).ignored
     found += list_workspace_rule_files(root, home)
-    return [ProjectFile(file, tuple(describe_file_effects(file))) for file in found]
+    files = [ProjectFile(file, tuple(describe_file_effects(file))) for file in dict.fromkeys(found)]
+    return files + _list_instruction_files(root, home, settings, needing_trust=True)
 
 
-def list_files_shown_for_trust(root: Path, home: Path) -> list[ProjectFile]:
-    """What a person sees before the folder is trusted: those, and the graphs that could then be run by name."""
+def list_files_shown_for_trust(
+    root: Path, home: Path, settings: ContextSettings | None = None
+) -> list[ProjectFile]:
+    """What a person sees before the folder is trusted: those, the memory files that count in any folder, and the graphs
+    that could then be run by name."""
     listing = root / LISTING
     graphs = [ProjectFile(listing, tuple(describe_file_effects(listing)))] if listing.is_file() else []
-    return [*list_files_needing_trust(root, home), *graphs]
+    free = _list_instruction_files(root, home, settings, needing_trust=False)
+    return [*list_files_needing_trust(root, home, settings), *free, *graphs]
+
+
+def _list_instruction_files(
+    root: Path, home: Path, settings: ContextSettings | None, *, needing_trust: bool
+) -> list[ProjectFile]:
+    """List the project's memory and rule files, with what they would come to in a trusted folder."""
+    from interlock.services.context.instructions import describe_memory_file, describe_rule, load_instructions
+    from interlock.services.context.memory import UNTRUSTED
+
+    chosen = settings or ContextSettings.default()
+    trusted = load_instructions([root], home, chosen, trusted=True)
+    before = load_instructions([root], home, chosen, trusted=False)
+    waiting = {file.path for file in (*before.memory, *before.rules) if file.unused == UNTRUSTED}
+    rows = [
+        *((f.path, describe_memory_file(f).text.removeprefix(f"{f.path}: ")) for f in trusted.memory),
+        *((r.path, describe_rule(r)) for r in trusted.rules),
+    ]
+    own = {file.path for file in (*trusted.memory, *trusted.rules) if file.level == "global"}
+    return [
+        ProjectFile(path, (f"instructions for the model: {text}",))
+        for path, text in rows
+        if path not in own and (path in waiting) == needing_trust
+    ]
 
 
 def _parts_needing_trust(path: Path) -> Iterator[Path]:

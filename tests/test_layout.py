@@ -54,7 +54,7 @@ SERVICES_MAY_IMPORT = {
     "checks": {"files", "shell", "snapshots"},
     "index": {"files", "models", "packages", "secrets"},
     "project_tools": {"tool_schemas"},
-    "trust": {"config", "files", "hooks", "policy", "secrets"},
+    "trust": {"config", "context", "files", "hooks", "policy", "secrets"},
     "configuration": {"config", "context", "files", "hooks", "policy", "trust"},
 }
 """Each sub-room of `services/` with those it may import; imports go one way."""
