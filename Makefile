@@ -30,10 +30,10 @@ fleet: $(VENV)/installed ## PostgreSQL, two workers, ten repairs at once, and th
 	@$(RUN) docs/fleet_demo.py
 
 test: $(VENV)/installed-dev ## all tests but the layout's, of the long sweeps a sample (TESTS='-k name' for some)
-	$(IN_MEMORY) $(BIN)/pytest --ignore tests/test_layout.py $(TESTS)
+	$(IN_MEMORY) $(BIN)/pytest --ignore tests/test_layout.py --ignore tests/test_others_modules.py $(TESTS)
 
 sweeps: $(VENV)/installed-dev ## kills and stops at every moment, shell lines under bash (SWEEP_PART=0/3: a third of them)
-	$(BIN)/pytest -m sweep $(TESTS) $$(grep -rl --include='*.py' mark.sweep tests)
+	$(BIN)/pytest -m sweep $(TESTS) $$(grep -rlE --include='*.py' 'mark\.(sweep|sample)|sampled\(' tests)
 
 postgres: $(VENV)/installed-dev ## tests and kills again, with every store in PostgreSQL (SWEEP_PART=0/24: some of them)
 	$(IN_MEMORY) TEST_STORE=postgresql $(BIN)/pytest -m '$(SWEEPS)' $(TESTS) \
@@ -49,7 +49,7 @@ check: $(VENV)/installed-dev ## format, lint, types, layout, and that generated 
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/pyright
-	$(BIN)/pytest tests/test_layout.py
+	$(BIN)/pytest tests/test_layout.py tests/test_others_modules.py
 	$(BIN)/interlock diagrams --check
 	$(RUN) docs/generated.py --check
 

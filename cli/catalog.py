@@ -28,6 +28,7 @@ _LISTED = {
     "Work": (
         ("work", "run WORKFLOW [PROMPT]", "Run any workflow, from a prompt, JSON or a batch file"),
         ("work", "resume RUN", "Decide open requests and resume; also after a crash"),
+        ("worktrees", "worktrees", "List, merge or remove the git worktrees of runs"),
         ("work", "init [HINT]", "Explore this repository and write GEMINI.md; asks first"),
         ("web/", "serve [--open]", "Serve a page to follow, decide and start runs"),
         ("acp/", "acp", "Serve an editor: Zed, JetBrains, Neovim, Emacs, Toad"),

@@ -82,7 +82,10 @@ def add_run_flags(parser: Parser, *, for_server: bool = False) -> None:
     add_flag(group, "--append-system-prompt TEXT", "add to the built-in system prompt")
     if for_server:
         parser.set_defaults(attach=[], detach=False, queue=None, repo=None, priority=None, deliver=None)
+        parser.set_defaults(worktree=None)
         return
+    in_worktree = "work in a git worktree on a branch of its own (interlock worktrees)"
+    add_flag(group, "-w --worktree [NAME]", in_worktree, nargs="?", const="")
     add_flag(group, "--attach FILE", "attach an image, PDF or text file to the prompt", type=Path, **_MANY)
     _add_fleet_flags(parser.add_argument_group("fleet"))
     group = parser.add_argument_group("output")
@@ -134,6 +137,10 @@ def build_run_options(
         allowed["overrides"].setdefault("model", {})["thinking"] = args.effort
     if args.check is not None and not args.check.strip():
         raise UserError("--check: no command. Give one that fails while work is left: --check 'make test'.")
+    if args.worktree is not None and is_resumed:
+        raise UserError(
+            "--worktree is for a new run. One that goes on stays in its folder. Leave --worktree out."
+        )
     more = [part.strip() for value in args.include_directories for part in value.split(",") if part.strip()]
     options = build_folder_options(
         args,
@@ -153,6 +160,7 @@ def build_run_options(
         append_system_prompt=args.append_system_prompt,
         sandbox=args.sandbox,
         ide_context=require_file(args.ide_context, "--ide-context") if args.ide_context else None,
+        worktree=None if args.worktree is None else {"name": args.worktree},
         attach=tuple(require_file(p, "--attach") for p in args.attach),
         debug=args.debug,
         **_build_fleet_options(args, env),

@@ -108,6 +108,9 @@ class Options:
     repository: Mapping[str, str] | None = None
     """For a run on a git repository: its `url` and `ref`, and how it is delivered (`deliver`); once a worker has
     cloned it also its `commit`, and where the files are (`at`)."""
+    worktree: Mapping[str, str] | None = None
+    """For a run in a git worktree: the `name` that was asked for, empty for a new one. Once the worktree is there also
+    its `path`, its `branch` and the `repository` that it belongs to."""
     placed: "Callable[[Connection], None] | None" = None
     """Called in a transaction of each drive, before anything moves."""
     commits: "Callable[[], tuple[str, bytes] | None] | None" = None

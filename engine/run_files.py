@@ -46,6 +46,7 @@ from interlock.services.snapshots.snapshots import (
 )
 from interlock.services.snapshots.workspace_tree import TooManyFilesError
 from interlock.state.errors import UserError
+from interlock.state.file_names import format_file_name, quote_file_name
 from interlock.state.settings import Settings
 from interlock.state.text import format_count, join_up_to
 from interlock.state.workspace import PathRefused
@@ -355,7 +356,8 @@ def _generated_files_line(generated: set[str]) -> str:
     """A line that no diff has, and that programs which read diffs pass over."""
     if not generated:
         return ""
-    return f"{format_count(len(generated), 'generated file')} not shown: {join_up_to(sorted(generated), _NAMED)}\n"
+    names = join_up_to([*map(format_file_name, sorted(generated))], _NAMED)
+    return f"{format_count(len(generated), 'generated file')} not shown: {names}\n"
 
 
 def unrestorable_changes_line(home: Path, run: RunRow) -> str:
@@ -409,7 +411,7 @@ def check_calls_wrote_inside_workspace(home: Path, run: RunRow, call_snapshots: 
 
 
 def _format_paths(paths: list[str]) -> str:
-    return join_up_to([*map(repr, paths)], _NAMED)
+    return join_up_to([*map(quote_file_name, paths)], _NAMED)
 
 
 class FileChange(NamedTuple):

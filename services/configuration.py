@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 from interlock.services.config.formats import DotEnv, load_dotenv
 from interlock.services.config.settings import LoadedSettings, load_settings
-from interlock.services.files.stamps import Stamps
+from interlock.services.files.stamps import Stamps, path_exists
 from interlock.services.hooks.hook_settings import HookRegistry, load_hooks
 from interlock.services.policy.rule_files import (
     ADMIN_FOLDERS,
@@ -96,10 +96,23 @@ class Configuration:
     @_cached_property_tracking_reads
     def loaded_settings(self) -> LoadedSettings:
         (root, home), env = self._at, self.environment.values
-        overrides = self.sources.overrides
         return load_settings(
-            workspace=root, home=home, env=env, overrides=overrides, trusted=self.is_workspace_trusted
+            workspace=root,
+            home=home,
+            env=env,
+            overrides=self.sources.overrides,
+            trusted=self.is_workspace_trusted,
+            repository=self.trusted_repository,
         )
+
+    @_cached_property_tracking_reads
+    def trusted_repository(self) -> Path | None:
+        """The root of the repository that the workspace is a folder of, if it is trusted, too."""
+        root, home = self._at
+        top = next((d for d in (root, *root.parents) if path_exists(d / ".git")), None)
+        if top in (None, root, home) or not self.is_workspace_trusted:
+            return None
+        return top if self.sources.trusted or is_trusted(top, home) else None
 
     @_cached_property_tracking_reads
     def hooks(self) -> HookRegistry:

@@ -8,16 +8,18 @@ import json
 import os
 import re
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from interlock.services.config.formats import load_dotenv, parse_yaml, split_front_matter
-from interlock.services.config.settings import FOLDERS, read_json_object
+from interlock.services.config.server_files import FORMATS, find_server_format, read_server_tables
+from interlock.services.config.settings import FOLDERS, load_settings, read_json_object
 from interlock.services.files.disk import make_private_directory, read_file
 from interlock.services.files.filesystem import lock_folder, replace_private_file_holding_lock
+from interlock.services.files.linked_worktree import find_linked_worktree
 from interlock.services.files.protected import builtin_protected_names
 from interlock.services.files.stamps import glob_paths, path_exists, real_path
 from interlock.services.hooks.hook_settings import Hook
@@ -39,6 +41,7 @@ _TELLING = re.compile(
 )
 """Keys of settings that may run something, lead outside or allow something; they are shown first."""
 _FIRST = ("type", "name", "command")
+_VARIABLE = re.compile(r"[${]")
 
 
 def describe_file_effects(file: Path) -> Iterator[str]:
@@ -50,6 +53,8 @@ def describe_file_effects(file: Path) -> Iterator[str]:
 
 
 def _describe_contents(file: Path) -> Iterable[str]:
+    if find_server_format(file):
+        return _describe_server_file(file)
     if file.suffix == ".json":
         return _describe_settings(read_json_object(file) or {}, listing=file.name == LISTING)
     if file.suffix == ".py":
@@ -79,9 +84,19 @@ def _describe_settings(data: Mapping[str, Any], *, listing: bool) -> Iterator[st
     yield from _describe_values({key: value for key, value in data.items() if key not in shown})
 
 
+def _describe_server_file(file: Path) -> Iterator[str]:
+    servers, other_keys = read_server_tables(file)
+    for name, server in servers.items():
+        yield f"MCP server {name}: {_describe_server(server)}"
+    if other_keys:
+        yield f"not read: {join_up_to(other_keys, _MOST)}"
+
+
 def _describe_server(server: Mapping[str, Any]) -> str:
     where = server.get("httpUrl") or server.get("url")
-    line = [where] if where else [server.get("command", "?"), *_to_list(server.get("args"))]
+    command = server.get("command", "?")
+    words = cast("list[Any]", command) if isinstance(command, list) else [command]
+    line = [where] if where else [*words, *_to_list(server.get("args"))]
     free = ["every tool"] if server.get("trust") else [*map(str, _to_list(server.get("alwaysAllow")))]
     said = ("httpUrl" if server.get("httpUrl") else "url",) if where else ("command", "args")
     asks = f" (doesn't ask: {', '.join(free)})" if free else ""
@@ -91,7 +106,7 @@ def _describe_server(server: Mapping[str, Any]) -> str:
 def _describe_other_keys(entry: Mapping[str, Any], described_keys: Iterable[str]) -> str:
     """What else stands there, as `env`, headers and a folder do."""
     rest = [
-        f"{name}={_format_value(value)}"
+        f"{name}={_format_value(value, name)}"
         for name, value in _iterate_leaves(entry)
         if name.partition(".")[0] not in described_keys
     ]
@@ -124,7 +139,7 @@ def _describe_values(data: Mapping[str, Any]) -> list[str]:
     """A line for each value, those first that may run, reach or allow something."""
     found = [(name, value) for name, value in _iterate_leaves(data)]
     found.sort(key=lambda one: _TELLING.search(one[0]) is None)
-    return [f"setting {name}: {_format_value(value)}" for name, value in found]
+    return [f"setting {name}: {_format_value(value, name)}" for name, value in found]
 
 
 def _iterate_leaves(data: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, object]]:
@@ -139,7 +154,10 @@ def _iterate_leaves(data: Mapping[str, Any], prefix: str = "") -> Iterator[tuple
             yield name, value
 
 
-def _format_value(value: object) -> str:
+def _format_value(value: object, name: str = "") -> str:
+    """Return a value as shown; of a secret only that it is one, unless it is a variable."""
+    if is_secret_name(name.rpartition(".")[2]) and isinstance(value, str) and not _VARIABLE.search(value):
+        return "a secret"
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
 
 
@@ -237,12 +255,25 @@ def is_trusted(path: Path, home: Path) -> bool:
 
 
 def find_trust_decision(path: Path, home: Path) -> TrustDecision | None:
-    """Return the decision that applies to `path`, or None. Raises `ConfigError` for a bad file."""
+    """Return the decision that applies to `path`, or None: of a linked git worktree, that on its repository, unless one
+    names the worktree or a folder in it. Raises `ConfigError` for a bad file."""
     if (off := _find_settings_trusting_every_folder(home)) is not None:
         return TrustDecision(None, True, off)
     by_folder = {answer.directory: answer for answer in read_trust_decisions(home)}
-    target = real_path(path)
-    return next((by_folder[d] for d in (target, *target.parents) if d in by_folder), None)
+    places = _places_that_decide(real_path(path)) if by_folder else ()
+    return next((by_folder[place] for place in places if place in by_folder), None)
+
+
+def _places_that_decide(target: Path) -> Iterator[Path]:
+    """Yield the folders whose decision counts for `target`, the nearest first. What was decided on the repository of a
+    linked worktree comes before what was decided on folders around the worktree."""
+    around = (target, *target.parents)
+    if linked := find_linked_worktree(target):
+        yield from (place for place in around if place.is_relative_to(linked.top))
+        yield from (
+            linked.common.parents if linked.common.name == ".git" else (linked.common, *linked.common.parents)
+        )
+    yield from around
 
 
 def read_trust_decisions(home: Path) -> list[TrustDecision]:
@@ -332,21 +363,11 @@ def list_files_needing_trust(
         for file in _parts_needing_trust(root / name)
         if real_path(root / name) not in mine
     ]
+    found += [file for file in _other_agents_files(root) if file not in found]
     found += load_dotenv(start=root, home=home, env={}, trusted=False).ignored
     found += list_workspace_rule_files(root, home)
     files = [ProjectFile(file, tuple(describe_file_effects(file))) for file in dict.fromkeys(found)]
     return files + _list_instruction_files(root, home, settings, needing_trust=True)
-
-
-def list_files_shown_for_trust(
-    root: Path, home: Path, settings: ContextSettings | None = None
-) -> list[ProjectFile]:
-    """What a person sees before the folder is trusted: those, the memory files that count in any folder, and the graphs
-    that could then be run by name."""
-    listing = root / LISTING
-    graphs = [ProjectFile(listing, tuple(describe_file_effects(listing)))] if listing.is_file() else []
-    free = _list_instruction_files(root, home, settings, needing_trust=False)
-    return [*list_files_needing_trust(root, home, settings), *free, *graphs]
 
 
 def _list_instruction_files(
@@ -370,6 +391,51 @@ def _list_instruction_files(
         for path, text in rows
         if path not in own and (path in waiting) == needing_trust
     ]
+
+
+def _other_agents_files(folder: Path) -> Iterator[Path]:
+    """Yield the files of other agents in a folder that run or allow something in a trusted one."""
+    yield from (file for name in FORMATS if path_exists(file := folder / name))
+
+
+def list_files_shown_for_trust(
+    root: Path, home: Path, settings: ContextSettings | None = None
+) -> list[ProjectFile]:
+    """What a person sees before the folder is trusted: those, what of them doesn't count, the memory files that count
+    in any folder, and the graphs that could then be run by name."""
+    listing = root / LISTING
+    graphs = [ProjectFile(listing, tuple(describe_file_effects(listing)))] if listing.is_file() else []
+    free = _list_instruction_files(root, home, settings, needing_trust=False)
+    needing = list_files_needing_trust(root, home, settings)
+    files = [*needing, *free, *_repository_files_needing_trust(root, home), *graphs]
+    notes = _notes_on_settings(root, home)
+    return [file._replace(runs=(*file.runs, *_notes_about(file.path, notes))) for file in files]
+
+
+def _repository_files_needing_trust(root: Path, home: Path) -> Iterator[ProjectFile]:
+    """Yield the files of servers of the repository around a folder, which count if its root is trusted."""
+    top = next((d for d in (root, *root.parents) if path_exists(d / ".git")), root)
+    if top in (root, home):
+        return
+    trusted = is_trusted(top, home)
+    counts = f"{top} is trusted, so its MCP servers count" if trusted else f"counts if {top} is trusted, too"
+    for file in (*_other_agents_files(top), *(top / folder / "settings.json" for folder in FOLDERS)):
+        servers = tuple(line for line in describe_file_effects(file) if line.startswith("MCP server "))
+        if servers:
+            yield ProjectFile(file, (*servers, counts))
+
+
+def _notes_on_settings(root: Path, home: Path) -> Sequence[str]:
+    """Return what doesn't count of a folder's settings files and servers, though it is trusted."""
+    try:
+        loaded = load_settings(workspace=root, home=home, env={}, overrides={}, trusted=True)
+    except ConfigError:  # said in the row of the file
+        return ()
+    return [*loaded.notes, *(f"{file}: not used: unknown setting {key}" for file, key in loaded.unknown)]
+
+
+def _notes_about(file: Path, notes: Iterable[str]) -> Iterator[str]:
+    yield from (note.removeprefix(f"{file}: ") for note in notes if note.startswith(f"{file}: "))
 
 
 def _parts_needing_trust(path: Path) -> Iterator[Path]:

@@ -163,7 +163,7 @@ class FileState(Frozen):
     """A file that a call touches: sha256 of its bytes in hex, or null if it doesn't exist."""
 
     path: str
-    """Absolute real path."""
+    """Absolute real path, as `format_file_name` writes it."""
     sha256: str | None
     """State the call will find: after the earlier calls of its batch."""
     on_disk: str | None = None
@@ -262,6 +262,7 @@ class Planned(Frozen):
     """A file change computed but not yet made; the intent row needs it to verify the write after a crash."""
 
     path: str
+    """Absolute real path, as `format_file_name` writes it."""
     before: str | None
     after: str | None
     """sha256 of the bytes in hex; null: no file."""

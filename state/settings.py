@@ -234,6 +234,23 @@ class SnapshotSettings(Section):
     """In a workspace with more files, such as a home directory, nothing is kept."""
 
 
+class WorktreeSettings(Section):
+    """Git worktrees in which runs work: `--worktree`, `interlock worktrees`."""
+
+    enabled: bool = False
+    """Start each conversation in a new worktree, if the folder is in a git repository and is no worktree itself."""
+    folder: str = ""
+    """Where to make them: absolute, from `~/`, or in the repository; empty: `REPOSITORY.worktrees`, beside it."""
+    include: list[str] = Field(default_factory=list[str])
+    """Untracked files to copy into a new worktree, in `.gitignore` syntax; also those that `.worktreeinclude` lists."""
+
+    def find_folder(self, main: Path, home: Path) -> Path | None:
+        """The folder for worktrees of a repository; None: the default."""
+        if not self.folder:
+            return None
+        return home / self.folder[2:] if self.folder.startswith("~/") else main / self.folder
+
+
 class McpSettings(Section):
     allowed: list[str] = Field(default_factory=list[str])
     """Servers whose tools need no approval."""
@@ -492,6 +509,7 @@ class Settings(Section):
     telemetry: TelemetrySettings = Field(default_factory=TelemetrySettings.default)
     check: CheckSettings = Field(default_factory=CheckSettings.default)
     snapshots: SnapshotSettings = Field(default_factory=SnapshotSettings.default)
+    worktree: WorktreeSettings = Field(default_factory=WorktreeSettings.default)
     ide: IdeSettings = Field(default_factory=IdeSettings.default)
     context: ContextSettings = Field(default_factory=ContextSettings.default)
     search: SearchSettings = Field(default_factory=SearchSettings.default)

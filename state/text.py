@@ -126,6 +126,8 @@ def _escape_to_ascii(text: str) -> str:
 
 
 def _escape_match(found: re.Match[str]) -> str:
+    if "\udc80" <= found[0] <= "\udcff":
+        return _escape_surrogate(found)
     return found[0].encode("unicode_escape").decode()
 
 
@@ -139,8 +141,13 @@ def _escape_match_as_json(found: re.Match[str]) -> str:
 
 
 def replace_surrogates(text: str) -> str:
-    """Replace lone surrogates, which neither UTF-8 nor SQLite can store, with U+FFFD."""
-    return text if text.isascii() else _SURROGATES.sub("\ufffd", text)
+    """Replace lone surrogates, which neither UTF-8 nor SQLite can store: those that stand for a byte of a file's name
+    with `\\xNN` (`file_names.py`), others with U+FFFD."""
+    return text if text.isascii() else _SURROGATES.sub(_escape_surrogate, text)
+
+
+def _escape_surrogate(found: re.Match[str]) -> str:
+    return f"\\x{ord(found[0]) - 0xDC00:02x}" if "\udc80" <= found[0] <= "\udcff" else "\ufffd"
 
 
 def has_visible_text(text: str) -> bool:

@@ -77,6 +77,12 @@ class Workspace(Protocol):
         """Resolve a path for writing; stricter than `resolve_readable`. Raises `PathRefused`."""
         ...
 
+    def find_existing_spelling(self, path: str) -> str:
+        """Return the path as existing names spell it, where what is written differs only by Unicode normalisation,
+        escapes, or quotes, commas and blanks at the ends of names; the rest as written. Raises `PathRefused` if several
+        names are meant alike."""
+        ...
+
     def open_parent_directory(
         self, path: Path, *, create_missing: bool = False
     ) -> AbstractContextManager[OpenDirEntry]:

@@ -33,12 +33,27 @@ def pytest_testnodedown(node: Any) -> None:
         raise pytest.UsageError("a worker refused the arguments of pytest; `-n 0` with the same says why")
 
 
+def _group_sampled_cases(items: list[pytest.Item]) -> list[list[pytest.Item]]:
+    """The cases of each test of which every suite tries some, as `sample` says."""
+    found: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        if item.get_closest_marker("sample"):
+            found.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    return [*found.values()]
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """A part of the sweeps: those that don't divide their own moments are in one of the parts, by their name.
 
     Of the tests with every store in PostgreSQL each is in one of the parts.
     """
+    for cases in _group_sampled_cases(items):
+        kept = int(cases[0].get_closest_marker("sample").args[0])  # pyright: ignore[reportOptionalMemberAccess]
+        often = {number * len(cases) // kept for number in range(kept)}
+        for number, item in enumerate(cases):
+            if number not in often:
+                item.add_marker(pytest.mark.sweep)
     part, of = sweep_part()
 
     def is_elsewhere(item: pytest.Item) -> bool:

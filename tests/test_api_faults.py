@@ -255,6 +255,7 @@ def test_a_graph_that_exits_says_so_in_words(ours: Ours) -> None:
         assert ask.wait(thread, "talk", input={"messages": "hello"}), "the server goes on"
 
 
+@pytest.mark.sweep
 def test_a_thread_that_a_terminal_drives_is_busy_and_a_new_run_waits_for_it(ours: Ours) -> None:
     command = [*INTERLOCK, "run", "slow", "--skip-trust", "--input", '{"topic": "30"}']
     with (

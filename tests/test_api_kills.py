@@ -39,6 +39,7 @@ def _kill_drive(ours: Ours, drive: str) -> None:
         os.kill(process()[2], signal.SIGKILL)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("how", ["the drive", "the server and the drive", "thrice", "an answer's drive"])
 def test_a_drive_whose_process_is_killed_goes_on_and_its_thread_is_usable(ours: Ours, how: str) -> None:
     effects = ours.folder / "effects"

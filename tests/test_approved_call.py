@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 MEASURE = Path(__file__).parent.parent / "benchmarks" / "modules.py"
 AT_MOST = {
     "first y of a session": (86, 816),
@@ -25,6 +27,7 @@ def _exceeded() -> dict[str, tuple[int, int]]:
     return {where: both for where, both in counted.items() if any(map(int.__gt__, both, AT_MOST[where]))}
 
 
+@pytest.mark.sweep
 def test_an_approved_call_enters_no_more_modules_and_functions_than_before() -> None:
     # Once more: on a busy machine, what another thread does now and then can fall into the time that is measured.
     more = _exceeded() and _exceeded()

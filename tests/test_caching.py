@@ -77,6 +77,7 @@ def poor(found: list[Read]) -> list[str]:
     ]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("provider", MODELS)
 def test_each_turn_reads_what_the_last_one_sent(provider: str, work: Path, server: CachingServer) -> None:
     """One turn makes 30 calls, more blocks than the provider looks back."""
@@ -91,6 +92,7 @@ def test_each_turn_reads_what_the_last_one_sent(provider: str, work: Path, serve
         assert line["cached_tokens"] == stats["cached"]
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("provider", sampled(MODELS, "bedrock"))
 def test_a_resumed_a_forked_and_a_compressed_conversation_is_read_from_the_cache(
     provider: str, work: Path, server: CachingServer

@@ -171,6 +171,7 @@ def test_a_run_that_another_process_drives_stops_and_can_be_resumed(run: Run, wo
     assert run("resume", "latest", "--skip-trust").code == 0
 
 
+@pytest.mark.sweep
 def test_a_driven_run_whose_code_heeds_nothing_ends_with_its_process_and_says_so(
     run: Run, work: Path
 ) -> None:
@@ -276,6 +277,7 @@ def test_a_drive_that_is_cancelled_before_it_began_leaves_its_thread_idle(ours: 
         assert [one.status_code for one in again] == [404, 404], "nothing is left to cancel"
 
 
+@pytest.mark.sweep
 def test_a_program_stops_a_drive_whose_node_blocks_and_no_row_says_that_it_runs(ours: Ours) -> None:
     with ours.http() as http:
         thread = http.post("/threads", json={}).json()["thread_id"]

@@ -170,6 +170,7 @@ SECRET: Mapping[str, str] = {**FILES, ".git/x": "", ".gitignore": "tests\n"}
 """As `FILES`; git ignores the tests."""
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("files", [FILES, SECRET], ids=["tracked", "ignored"])
 def test_a_fork_in_another_folder_compares_with_what_its_parent_began_with(
     files: Mapping[str, str], tmp_path: Path

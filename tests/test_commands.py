@@ -126,6 +126,7 @@ def test_what_has_no_commands_form_is_a_prompt(place: Place, prompt: str) -> Non
     assert [e.message for e in told if e.type == "error"] == []
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("prompt", "code", "says"),
     [
@@ -159,6 +160,7 @@ def test_a_skill_is_called_by_its_name(place: Place) -> None:
     assert asked(play(place, "/review @a.txt")[0]) == "Use the skill 'review'. @a.txt"
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("text", "says"),
     [

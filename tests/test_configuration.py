@@ -179,6 +179,7 @@ def text_of(form: str, word: str, options: Options) -> str:
     return form.replace("{work}", str(options.workspace)).format(word)
 
 
+@pytest.mark.sample(15)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_file_that_is_added_changed_replaced_or_removed_counts_at_once(
     kind: str, tmp_path: Path, options: Options

@@ -98,6 +98,7 @@ def test_a_failure_tells_both_streams_and_arguments_are_held_to_the_schema(
         assert says in wrong["content"]
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("text", "says"),
     [

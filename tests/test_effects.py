@@ -170,7 +170,7 @@ NODES = {
 @pytest.mark.parametrize(
     ("name", "every", "least"),
     [
-        ("subgraph", 5, 3),
+        pytest.param("subgraph", 5, 3, marks=pytest.mark.sweep),
         ("own workflow", 2, 7),
         *(pytest.param(name, 1, 13, marks=pytest.mark.sweep) for name in NODES),
     ],
@@ -183,6 +183,7 @@ def test_killed_at_commits_each_effect_happens_once(
     assert kills >= least
 
 
+@pytest.mark.sweep
 def test_an_effect_that_is_safe_to_repeat_is_repeated_unasked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -19,6 +19,7 @@ def _asked(folder: Path, local: Local, *turns: object) -> Ended:
     return execute(folder, "-m", "openai:qwen", "-p", "go", "-o", "text", env=local.env)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("text", ["", "I will not"])
 @pytest.mark.parametrize("end", ["refusal", "content_filter", "guardrail_intervened"])
 def test_a_block_ends_the_prompt_and_isnt_asked_for_again(

@@ -79,6 +79,7 @@ class Stage(Place):
         return [e for e in self.events if e.type == kind]
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize(("fault", "place"), FAULTS)
 def test_a_fault_that_passes_is_retried(
     fault: str, place: str, tmp_path: Path, fake_gemini: FakeGemini
@@ -102,6 +103,7 @@ def test_a_fault_that_passes_is_retried(
         assert said.startswith(start) and said.endswith(end)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(("fault", "place"), [one for one in FAULTS if one[0] in STAYING])
 def test_a_fault_that_stays_ends_clearly_and_can_be_resumed(
     fault: str, place: str, tmp_path: Path, fake_gemini: FakeGemini
@@ -141,6 +143,7 @@ ONCE: list[tuple[Any, str, int, tuple[str, ...]]] = [
 ]
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(("error", "status", "code", "says"), ONCE)
 def test_what_would_fail_again_is_asked_once_and_can_be_resumed(
     error: Any, status: str, code: int, says: tuple[str, ...], tmp_path: Path, fake_gemini: FakeGemini

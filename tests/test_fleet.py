@@ -655,6 +655,7 @@ def _this_is_host(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setattr("interlock.services.process.identity.host_and_pid_namespace", lambda: name)
 
 
+@pytest.mark.sweep
 def test_a_run_that_was_given_up_or_cancelled_is_over_on_every_other_host(
     fleet: Run, worker: Worker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

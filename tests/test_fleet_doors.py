@@ -189,6 +189,7 @@ def _prompt(page: httpx.Client, run: str, text: str) -> httpx.Response:
     return page.post(f"/api/runs/{run}/prompt", json={"prompt": text})
 
 
+@pytest.mark.sweep
 def test_a_prompt_on_the_page_waits_for_the_limits_of_its_user_also_for_the_next_server(
     fleet: Run, ours: Ours, talked: tuple[httpx.Client, str]
 ) -> None:
@@ -216,6 +217,7 @@ def test_a_prompt_on_the_page_waits_for_the_limits_of_its_user_also_for_the_next
     assert "Three" not in fleet("logs", run).out
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("where", ["page", "terminal", "terminal, while no server is up"])
 def test_a_prompt_that_waits_is_stopped(
     fleet: Run, ours: Ours, talked: tuple[httpx.Client, str], where: str

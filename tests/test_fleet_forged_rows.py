@@ -85,6 +85,7 @@ def _copied(act: Act, name: str, forged: str) -> None:
     )
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("name", ["../precious", "{tmp_path}/precious", ".mirrors", ".."])
 def test_a_runs_id_that_is_a_path_touches_nothing_of_the_worker(
     fleet: Run, begin: Begin, submitter: Act, tmp_path: Path, name: str
@@ -247,6 +248,7 @@ ELSEWHERE = "wasn't begun on this host, or was changed elsewhere since"
 REFUSED = "so it isn't driven from here"
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("forged", ["hooks", "workspace", "mode of the next prompt", "rules", "workflow"])
 def test_the_page_drives_no_run_whose_definition_somebody_else_changed(
     submitter: Act, parked: str, fleet: Run, tmp_path: Path, forged: str

@@ -174,6 +174,7 @@ def test_a_run_pushes_a_branch_with_what_it_changed_once_a_person_approves_and_l
     assert (tmp_path / "again" / "made.txt").read_text() == "made\nmore\n"
 
 
+@pytest.mark.sweep
 def test_a_runs_own_commits_branch_and_index_survive_a_takeover_and_are_delivered(
     fleet: Run, begin: Begin, tmp_path: Path, origin: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -217,6 +218,7 @@ def test_a_runs_own_commits_branch_and_index_survive_a_takeover_and_are_delivere
     assert "+two" in fleet("export", name, "--format", "patch").out
 
 
+@pytest.mark.sweep
 def test_commits_with_a_file_that_may_hold_a_key_are_pushed_as_one_without_it(
     fleet: Run, begin: Begin, tmp_path: Path, origin: Path
 ) -> None:

@@ -1084,7 +1084,7 @@ slow_node = StateGraph(State).add_node(loop, timeout=1).add_edge(START, "loop")
 @pytest.mark.parametrize(
     ("graph", "flags", "code"),
     [
-        ("in_thread", ["--timeout", "5"], 124),
+        pytest.param("in_thread", ["--timeout", "5"], 124, marks=pytest.mark.sweep),
         pytest.param("in_thread", [], 130, marks=pytest.mark.sweep),
         pytest.param("in_loop", ["--timeout", "1"], 124, marks=pytest.mark.sweep),
         ("in_loop", [], 130),

@@ -45,7 +45,7 @@ def decided(stage: Stage) -> str:
     return str(sum(len(queries.list_answered_requests(stage.home, row.run)) for row in list_runs(stage.home)))
 
 
-SAMPLE = ("validated", "parallel", "asking_on", "functional")
+SAMPLE = ("parallel", "functional")
 
 
 @pytest.mark.parametrize(

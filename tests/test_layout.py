@@ -55,6 +55,7 @@ SERVICES_MAY_IMPORT = {
     "index": {"files", "models", "packages", "secrets"},
     "project_tools": {"tool_schemas"},
     "trust": {"config", "context", "files", "hooks", "policy", "secrets"},
+    "worktrees": {"files"},
     "configuration": {"config", "context", "files", "hooks", "policy", "trust"},
 }
 """Each sub-room of `services/` with those it may import; imports go one way."""
@@ -65,6 +66,7 @@ ENGINE_ORDER = (
     "store",
     "audit",
     "options",
+    "worktrees",
     "read",
     *("graph_files", "workflows", "diagrams", "run_files"),
     "driver",

@@ -147,6 +147,7 @@ BODIES: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("role", ["view", "decide"])
 def test_no_look_runs_a_file_as_it_is_now(lab: Lab, tokens: Mapping[str, str], role: str) -> None:
     lab.mark.unlink(missing_ok=True)

@@ -277,6 +277,7 @@ SAMPLE = [
 ]
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize(("kinds", "way", "when", "own"), SAMPLE)
 def test_what_has_begun_is_kept_whatever_stops_it(
     kinds: Sequence[str], way: Way, when: When, own: bool, tmp_path: Path

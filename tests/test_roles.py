@@ -304,6 +304,7 @@ def _stopped(http: httpx.Client, thread: str) -> str:
     return thread
 
 
+@pytest.mark.sweep
 def test_a_token_that_decides_answers_what_waits_and_starts_nothing(
     ours: Ours, tokens: Mapping[str, str]
 ) -> None:
@@ -399,6 +400,7 @@ def test_a_request_target_without_a_path_needs_a_token_like_any_other(ours: Ours
                 assert answer.status == 401, target
 
 
+@pytest.mark.sweep
 def test_who_only_looks_stops_nothing_by_leaving_and_swaps_no_node(
     ours: Ours, tokens: Mapping[str, str]
 ) -> None:

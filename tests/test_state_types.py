@@ -136,6 +136,7 @@ def play(folder: Path, value: Any, ask: bool, pays: bool = True) -> Outcome:
     return stage.play(ordering(value, pays), {"ask": ask}, reads_from(["approve"]))
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("kind", VALUES)
 def test_a_value_keeps_its_type_with_and_without_a_stop(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str

@@ -132,7 +132,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path, server: ThinkingServer
         pytest.param("a thought", signal.SIGKILL, marks=pytest.mark.sweep),
     ],
 )
-@pytest.mark.parametrize("place", sampled(PROTOCOLS, "anthropic", "responses"), indirect=True)
+@pytest.mark.parametrize("place", sampled(PROTOCOLS, "responses"), indirect=True)
 def test_a_run_that_is_stopped_in_an_answer_goes_on_as_if_it_hadnt_been(
     place: Place, moment: str, number: signal.Signals
 ) -> None:
@@ -151,7 +151,7 @@ def test_a_run_that_is_stopped_in_an_answer_goes_on_as_if_it_hadnt_been(
     place.ask("show", "latest", "--verify", "--json")
 
 
-@pytest.mark.parametrize("place", sampled(PROTOCOLS, "anthropic", "responses"), indirect=True)
+@pytest.mark.parametrize("place", sampled(PROTOCOLS, "anthropic"), indirect=True)
 def test_a_replay_and_a_fork_of_thinking_turns_are_the_same(place: Place) -> None:
     run = place.ask(*place.begin())["session_id"]
     bodies = [*place.server.bodies]
@@ -171,7 +171,7 @@ def test_a_replay_and_a_fork_of_thinking_turns_are_the_same(place: Place) -> Non
         assert place.ask("replay", name, "--json")["divergence"] is None
 
 
-@pytest.mark.parametrize("place", sampled(PROTOCOLS, "anthropic", "responses"), indirect=True)
+@pytest.mark.parametrize("place", sampled(PROTOCOLS, "responses"), indirect=True)
 def test_another_vendors_model_goes_on_without_the_first_ones_thinking(place: Place) -> None:
     """And the first one goes on again, with its own."""
     names = [*PROTOCOLS]
@@ -193,7 +193,7 @@ def test_another_vendors_model_goes_on_without_the_first_ones_thinking(place: Pl
 
 
 @pytest.mark.sqlite
-@pytest.mark.parametrize("place", sampled(PROTOCOLS, "anthropic", "responses"), indirect=True)
+@pytest.mark.parametrize("place", sampled(PROTOCOLS, "anthropic"), indirect=True)
 def test_a_conversation_of_an_earlier_version_is_gone_on_with(place: Place) -> None:
     """Of one whose records hold no thinking of providers. Its answer has calls with ids of ours."""
     (store,) = (Path(__file__).parent / "stores").glob("*.tar.xz")

@@ -9,6 +9,7 @@ from pathlib import PurePath
 from pydantic import Field, field_validator
 
 from interlock.state.calls import FileState, Preview, ToolError
+from interlock.state.file_names import format_file_name
 from interlock.state.messages import DataPart, Message, TextPart
 from interlock.state.tooling import Args, FileChange, Tool, ToolContext
 from interlock.tools.file_content import to_media_part_or_notice
@@ -82,7 +83,7 @@ async def preview_image_generation(args: GenerateImageArgs, context: ToolContext
     what = (
         f"{'replace' if before else 'create'} {target.display_path!r} with a picture made by a model{begin}:"
     )
-    state = FileState(path=str(target.path), sha256=before, on_disk=before)
+    state = FileState(path=format_file_name(str(target.path)), sha256=before, on_disk=before)
     return Preview(text=f"{what}\n{args.prompt}", files=(state,))
 
 

@@ -29,6 +29,7 @@ from interlock.engine.store.workspaces import record_undo_note
 from interlock.engine.travel.fork import Forked, fork_run
 from interlock.services.snapshots.restore import RestorePlan
 from interlock.state.errors import UserError
+from interlock.state.file_names import format_file_name
 from interlock.state.text import join_up_to, to_one_line
 
 _NAMED = 20
@@ -110,7 +111,11 @@ def plan_rewind(home: Path, run: RunRow, step: int | None) -> Rewind:
     files.check_workspace_not_driven()
     work, now = files.plan_restore(-1 if step is None else step)
     generated = files.find_paths_generated_by_calls(list_snapshots(home, run.run))
-    changes = [change for change in list_planned_file_changes(work, now) if change.path not in generated]
+    changes = [
+        _to_printable(change)
+        for change in list_planned_file_changes(work, now)
+        if change.path not in generated
+    ]
     return Rewind(changes, run, step, files, work)
 
 
@@ -136,7 +141,7 @@ def _undo_calls(files: RunFiles, call: str | None) -> list[FileChange]:
         )
     ]
     generated = files.find_paths_generated_by_calls(chosen)
-    changed = [change for change in marked if change.path not in generated] or marked
+    changed = [*map(_to_printable, [one for one in marked if one.path not in generated] or marked)]
     files.run_restore_plan(work)
     if changed:
         what = "the changes of this run"
@@ -145,6 +150,10 @@ def _undo_calls(files: RunFiles, call: str | None) -> list[FileChange]:
             what = to_one_line(f"{undone.tool} {summarize_arguments(undone.args)}", 100)
         record_undo_note(home, run.run, f"The user undid {what}{_describe_changes(changed)}")
     return changed
+
+
+def _to_printable(change: FileChange) -> FileChange:
+    return change._replace(path=format_file_name(change.path))
 
 
 def _describe_changes(changes: Sequence[FileChange]) -> str:

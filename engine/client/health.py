@@ -153,7 +153,7 @@ def check_settings() -> Iterator[Finding]:
         return
     yield Finding("ok", "settings", _join_file_names(loaded.files) or "no file: defaults")
     unknown = [f"{where}: unknown setting {key!r}" for where, key in loaded.unknown]
-    yield from (Finding("note", "settings", text) for text in (*unknown, *loaded.warnings))
+    yield from (Finding("note", "settings", text) for text in (*unknown, *loaded.warnings, *loaded.notes))
     yield from _check_notifications(loaded.settings)
     yield from _check_context_files_and_extensions(configuration)
     yield from _check_untrusted_files_and_secrets(configuration)

@@ -27,6 +27,7 @@ from interlock.engine.workflows import (
     execute_file_as_module,
     load_recorded_workflow,
 )
+from interlock.engine.worktrees import missing_worktree_advice
 from interlock.graphs.graph_changes import COMPRESS, PLACES, Processor, place_processors
 from interlock.graphs.pipeline import Pipeline
 from interlock.services.files.disk import make_private_directory
@@ -49,6 +50,8 @@ def load_workflow_and_config(
     began = read_run_options(options.home, row.run) if defined is None else defined.options
     kept = restore_options(options, began, row.workspace)
     if options.workspace is None and not kept.repository and not Path(row.workspace).is_dir():
+        if kept.worktree and Path(row.workspace).is_relative_to(kept.worktree.get("path", "\0")):
+            raise UserError(missing_worktree_advice(row.run, kept.worktree))
         raise UserError(
             f"No directory {row.workspace!r}, in which run {row.run!r} works. If it was moved, say where it is: "
             f"interlock resume {row.run} -C DIR"
@@ -229,6 +232,7 @@ _KEPT = (
     "repository",
     "submitted",
     "batch",
+    "worktree",
 )
 """Options a resumed run keeps unless overridden. Not `skip_trust`: a later drive may meet other files."""
 _OF_HOST = ("include_directories", "policy_files", "record_to", "fake", "ide_context", "source")

@@ -1,5 +1,6 @@
 """runner: starts a run, or resumes one."""
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -53,7 +54,7 @@ from interlock.engine.driver.run_definition import (
 from interlock.engine.driver.stop import Stop, await_unless_stopped
 from interlock.engine.optional_rooms import NO_EXPORTER, find_telemetry_exporter
 from interlock.engine.options import Decision, Options, Outcome, Renderer
-from interlock.engine.read import ENDED, RunRow, find_run, list_waiting_requests
+from interlock.engine.read import ENDED, TALKING, RunRow, find_exact_run, find_run, list_waiting_requests
 from interlock.engine.store import Store
 from interlock.engine.store.approvals import cancel_run_family
 from interlock.engine.store.diagnosis import explain_store_errors_and_damage
@@ -74,12 +75,23 @@ from interlock.engine.store.runs import (
 )
 from interlock.engine.workflows import find_workflow
 from interlock.engine.working_folder import use_working_folder
+from interlock.engine.worktrees import EnteredWorktree, enter_worktree, should_enter_worktree
 from interlock.graphs import register_pipeline
 from interlock.graphs.foreign import NodeError
 from interlock.graphs.pipeline import Pipeline
 from interlock.prompts import hash_prompts
 from interlock.state.deps import await_despite_cancel
-from interlock.state.errors import ENDED_WELL, EXIT_CODES, STOPPED, BusyError, RunError, StoreError, UserError
+from interlock.state.errors import (
+    ENDED_WELL,
+    EXIT_CODES,
+    STOPPED,
+    BusyError,
+    InterlockError,
+    RunError,
+    StoppedError,
+    StoreError,
+    UserError,
+)
 from interlock.state.events import ErrorEvent, Init
 from interlock.state.run import WorkflowInput
 from interlock.state.text import replace_surrogates
@@ -130,6 +142,56 @@ async def begin_run(
     drive_successors: bool = True,
 ) -> Outcome:
     options = prepare_repository_options(options)
+    name = new_run_id() if run_id is None else check_run_id(run_id)
+    is_talking = (workflow if isinstance(workflow, str) else workflow.name) in TALKING
+    entered = None
+    if should_enter_worktree(options, is_talking):
+        entered = await _enter_worktree_unless_stopped(options, name, stop)
+        options = entered.options
+    try:
+        return await _begin_run_in_folder(
+            workflow,
+            input,
+            options,
+            renderers,
+            name,
+            stop,
+            drive_successors,
+            entered.made.notes if entered else (),
+        )
+    except InterlockError:
+        if entered and find_exact_run(options.home, name) is None:
+            await asyncio.to_thread(entered.remove_if_untouched)
+        raise
+
+
+async def _enter_worktree_unless_stopped(options: Options, name: str, stop: Stop) -> EnteredWorktree:
+    """Make the worktree of a run. Raises `StoppedError` if `stop` was called meanwhile; then none is left."""
+    try:
+        entered = await asyncio.to_thread(enter_worktree, options, name)
+    except UserError as error:  # Ctrl-C reaches git, too
+        if not stop.why:
+            raise
+        raise StoppedError(
+            "Stopped while the worktree was made. What is there: interlock worktrees"
+        ) from error
+    if stop.why:
+        await asyncio.to_thread(entered.remove_if_untouched)
+        raise StoppedError("Stopped before the run began.")
+    return entered
+
+
+async def _begin_run_in_folder(
+    workflow: str | Pipeline,
+    input: Mapping[str, Any] | WorkflowInput,
+    options: Options,
+    renderers: Sequence[Renderer],
+    name: str,
+    stop: Stop,
+    drive_successors: bool,
+    notes: Sequence[str],
+) -> Outcome:
+    """Begin a run, and drive it unless workers do. `notes`: what a person is told as it begins."""
     if isinstance(workflow, str):
         chosen, source = find_workflow(workflow, options)
     else:
@@ -139,7 +201,7 @@ async def begin_run(
     chosen.check_guard_flag_supported(options.guard)
     needs_model = chosen.needs_model and not options.repository  # there the worker's key is used
     prepared = prepare_run(merge_input_into_options(replace(options, source=source), inputs), needs_model)
-    prepared.warnings.extend(chosen.warnings_at_start(inputs, prepared.env))
+    prepared.warnings.extend([*notes, *chosen.warnings_at_start(inputs, prepared.env)])
     chosen.validate_context(options.context)
     check_agent_trusted(inputs, prepared)
     store = Store(options.home).create_or_migrate()
@@ -148,7 +210,6 @@ async def begin_run(
         **prepared.redact.redact_json(options_to_store(prepared.options)),
         "context_prompts": hash_prompts("context"),
     }
-    name = new_run_id() if run_id is None else check_run_id(run_id)
     root = repository_workspace_placeholder(options) or str(prepared.workspace.root)
 
     if options.schedule:

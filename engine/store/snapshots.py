@@ -37,6 +37,7 @@ from interlock.state.clock import unix_time
 from interlock.state.deps import await_despite_cancel, await_with_notices
 from interlock.state.errors import RunError
 from interlock.state.events import SAVING, Emit, ErrorEvent, Progress
+from interlock.state.file_names import parse_file_name
 
 if TYPE_CHECKING:
     from interlock.services.snapshots.snapshots import ShadowRepository, WorkspaceSnapshots
@@ -350,9 +351,9 @@ def find_calls_without_snapshots_in_options(options: Mapping[str, Any]) -> Calls
 
 
 def list_call_keys_and_planned_paths(home: Path, run: str) -> list[tuple[str, str]]:
-    """Key and path of each call that planned to write a file."""
+    """Key and path, as on disk, of each call that planned to write a file."""
     sql = "select message, idx, attempt, planned from journal where run = $1 and planned is not null"
     return [
-        (f"{message}.{idx}.{attempt}", json.loads(planned)["path"])
+        (f"{message}.{idx}.{attempt}", parse_file_name(json.loads(planned)["path"]))
         for message, idx, attempt, planned in select_rows(home, sql, run)
     ]

@@ -159,6 +159,8 @@ def _copy_rows_and_plans(home: Path, run: RunRow, point: _ForkPoint, folder: Pat
     options = read_run_options(home, run.run)
     if options.get("repository"):  # the fork is this host's, in a folder
         options["repository"] = None
+    if str(folder) != run.workspace:
+        options["worktree"] = None  # a folder of its own is no worktree
     if not point.newest:  # what a person chose later, the fork hasn't heard
         mode = point.at.values.get("chosen_mode") or options.get("approval_mode")
         options |= {"approval_mode": mode, "next_asked": {}}

@@ -12,6 +12,7 @@ from typing import Any, TypeGuard, cast, get_args
 from pydantic import BaseModel, ValidationError
 
 from interlock.services.config.formats import parse_json_with_comments
+from interlock.services.config.server_files import ServerFile, find_server_files
 from interlock.services.files.disk import read_file
 from interlock.services.files.protected import SETTINGS_FOLDERS
 from interlock.services.files.stamps import path_exists, real_path
@@ -243,6 +244,8 @@ class LoadedSettings:
     warnings: list[str]
     hooks: list[HookLayer]
     """One per source with hook settings, lowest precedence first."""
+    notes: Sequence[str] = ()
+    """What `interlock doctor` says of these files, and no run."""
 
 
 def project_settings_paths(workspace: Path, home: Path, name: str) -> list[Path]:
@@ -253,10 +256,17 @@ def project_settings_paths(workspace: Path, home: Path, name: str) -> list[Path]
 
 
 def load_settings(
-    *, workspace: Path, home: Path, env: Mapping[str, str], overrides: Mapping[str, Any], trusted: bool
+    *,
+    workspace: Path,
+    home: Path,
+    env: Mapping[str, str],
+    overrides: Mapping[str, Any],
+    trusted: bool,
+    repository: Path | None = None,
 ) -> LoadedSettings:
     """Merge defaults < user < MCP files < project < environment < `overrides` (nested like a file).
 
+    `repository`: the root, if it is trusted, of the repository around the workspace; its servers count, too.
     Raises `ConfigError`, naming file and place, for unreadable files, invalid JSON and wrong types.
     """
     user = [home / folder / "settings.json" for folder in FOLDERS]
@@ -265,9 +275,14 @@ def load_settings(
     read = [(file, layer) for file in wanted if (layer := read_settings_file(file, env)) is not None]
     layers = [layer for file, layer in read if file not in project]
     warnings: list[str] = []
+    notes: list[str] = []
     if trusted:
-        layers += _mcp_file_layers(workspace, env, warnings)
-    layers += [_drop_user_only_keys(layer, warnings) for file, layer in read if file in project]
+        around = [] if repository in (None, workspace) else [repository]
+        ours = [layer for top in around for layer in _repository_server_layers(top, env)]
+        files = [*find_server_files([*around, workspace], workspace, home, env)]
+        theirs = [*_server_file_layers(files, notes, warnings)]
+        below = [_drop_user_only_keys(layer, warnings) for file, layer in read if file in project]
+        layers += _note_repeated_servers([*ours, *theirs, *below], notes)
     layers += [
         build_settings_layer("environment", _settings_from_environment(env)),
         build_settings_layer(FLAGS, overrides),
@@ -291,6 +306,7 @@ def load_settings(
             *filter(None, [said]),
         ],
         hooks=_hook_layers(layers, {str(file) for file in project}),
+        notes=notes,
     )
 
 
@@ -351,45 +367,65 @@ def _merge_settings(old: dict[str, Any], new: dict[str, Any], prefix: str = "") 
     return merged
 
 
-def _mcp_file_layers(workspace: Path, env: Mapping[str, str], warnings: list[str]) -> Iterator[SettingsLayer]:
-    """Yield Roo's MCP file, then Claude Code's. A bad file or server produces a warning and is skipped."""
-    for file, is_roos in ((workspace / ".roo" / "mcp.json", True), (workspace / ".mcp.json", False)):
-        try:
-            servers = (read_json_object(file) or {}).get("mcpServers", {})
-        except ConfigError as error:
-            warnings.append(f"{error} Its MCP servers are ignored.")
-            continue
-        if not isinstance(servers, dict):
-            warnings.append(f"{file}: mcpServers is {format_value_for_error(servers)}, expected an object.")
-            continue
-        unset: list[str] = []
+def _server_file_layers(
+    files: Sequence[ServerFile], notes: list[str], warnings: list[str]
+) -> Iterator[SettingsLayer]:
+    """Yield the servers of other agents' files. A bad server produces a warning and is skipped."""
+    for found in files:
+        warnings += found.problems
+        notes += [f"{found.path}: {key} doesn't count: {why}." for key, why in found.unused.items() if why]
         good: dict[str, Any] = {}
-        unknown: dict[str, str] = {}
-        for name, server in cast(dict[str, Any], servers).items():
-            if is_roos and isinstance(server, dict):
-                server = _convert_roo_server(cast(dict[str, Any], server), workspace)
+        unknown = {key: "" for key, why in found.unused.items() if not why}
+        for name, server in found.servers.items():
             try:
-                one = {"mcpServers": {name: expand_variables(server, env, unset)}}
-                layer = build_settings_layer(str(file), one)
+                layer = build_settings_layer(str(found.path), {"mcpServers": {name: server}})
             except ConfigError as error:
                 warnings.append(f"{error} The server is ignored.")
                 continue
             good |= layer.data["mcpServers"]
             unknown |= layer.unknown
-        yield SettingsLayer(str(file), {"mcpServers": good}, unknown, unset)
+        yield SettingsLayer(str(found.path), {"mcpServers": good}, unknown, found.unset)
 
 
-def _convert_roo_server(server: dict[str, Any], workspace: Path) -> dict[str, Any]:
-    """Convert Roo's format: time-outs in seconds, URLs default to SSE, and variables are written `${env:NAME}`."""
-    text = json.dumps(server).replace("${workspaceFolder}", json.dumps(str(workspace))[1:-1])
-    made: dict[str, Any] = json.loads(re.sub(r"\$\{env:(\w+)\}", r"${\1}", text))
-    if isinstance(seconds := made.get("timeout", 60), int | float):
-        made["timeout"] = seconds * 1000
-    if "url" in made:
-        made.setdefault("type", "sse")
-    if "disabledTools" in made:
-        made["excludeTools"] = made.pop("disabledTools")
-    return made
+def _repository_server_layers(repository: Path, env: Mapping[str, str]) -> Iterator[SettingsLayer]:
+    """Yield the servers in our settings files of the repository around a workspace below its root."""
+    for folder in FOLDERS:
+        layer = read_settings_file(repository / folder / "settings.json", env)
+        if layer is not None and (servers := layer.data.get("mcpServers")):
+            own = {
+                name: {**server, "cwd": str(repository / server.get("cwd", ""))}
+                if server.get("command")
+                else server
+                for name, server in servers.items()
+            }
+            yield SettingsLayer(layer.source, {"mcpServers": own})
+
+
+def _note_repeated_servers(layers: list[SettingsLayer], notes: list[str]) -> list[SettingsLayer]:
+    """Return the layers, each server once: of one name, and of one program or address, the last counts."""
+    kept: list[SettingsLayer] = []
+    names: dict[str, str] = {}
+    definitions: dict[str, tuple[str, str]] = {}
+    for layer in reversed(layers):
+        servers = cast("dict[str, Any]", layer.data.get("mcpServers", {}))
+        own: dict[str, Any] = {}
+        for name, server in servers.items():
+            what = json.dumps({**server, "timeout": 0}, sort_keys=True, default=str)
+            if name in names:
+                notes.append(
+                    f"{layer.source}: MCP server {name!r} doesn't count: {names[name]} has one of this name."
+                )
+                continue
+            other, where = definitions.get(what, ("", ""))
+            if other and where != layer.source:
+                notes.append(
+                    f"{layer.source}: MCP server {name!r} is {other!r} of {where}, which counts once."
+                )
+                continue
+            names[name], definitions[what] = layer.source, (name, layer.source)
+            own[name] = server
+        kept.append(replace(layer, data={**layer.data, "mcpServers": own}) if servers else layer)
+    return kept[::-1]
 
 
 _SWITCHES = {"enabled", "logPrompts", "useCollector"}

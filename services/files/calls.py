@@ -23,6 +23,7 @@ from interlock.state.calls import (
     ToolResult,
     error_result,
 )
+from interlock.state.file_names import format_file_name, parse_file_name
 from interlock.state.tooling import FileChange, TargetFile, Tool, ToolContext, ToolRun
 from interlock.state.workspace import OpenDirEntry, PathRefused, Workspace
 from interlock.tools.workspace_files import prepare_write_target, read_file_bytes, stat_refusing_links
@@ -58,10 +59,9 @@ class FileWriteCalls:
         files = await self._compute_contents_after_calls(earlier_calls, context)
         change = await _compute_change(tool, args, context, files)
         before = None if change.before is None else sha256(change.before)
-        on_disk = (
-            await asyncio.to_thread(self.current_file_digest, change.path) if change.path in files else before
-        )
-        state = FileState(path=change.path, sha256=before, on_disk=on_disk)
+        path = format_file_name(change.path)
+        on_disk = await asyncio.to_thread(self.current_file_digest, path) if change.path in files else before
+        state = FileState(path=path, sha256=before, on_disk=on_disk)
         done = change.message if change.after == change.before and change.path not in files else ""
         return Preview(text=change.diff or change.message, files=(state,), done=done)
 
@@ -152,8 +152,9 @@ class FileWriteCalls:
             raise found.with_traceback(None)
         return found
 
-    def current_file_digest(self, path: str) -> str | None:
-        """See `Toolset.now`. A path that can only be reached through a link counts as unreadable."""
+    def current_file_digest(self, planned_path: str) -> str | None:
+        """See `Toolset.current_file_digest`. A path that can only be reached through a link counts as unreadable."""
+        path = parse_file_name(planned_path)
         try:
             own = self.workspace.find_plan_file(path) or Path(path)
             with self.workspace.open_parent_directory(own) as place:
@@ -166,7 +167,7 @@ class FileWriteCalls:
     def _clean_up_if_already_written(self, planned: Planned, key: CallKey) -> bool:
         """Return whether the file already matches the plan; if so, remove what a killed write left behind."""
         try:
-            with self.workspace.open_parent_directory(Path(planned.path)) as place:
+            with self.workspace.open_parent_directory(Path(parse_file_name(planned.path))) as place:
                 done = hash_file_at(place) == planned.after
                 if done:
                     remove_temporary_file(place, key)
@@ -264,7 +265,7 @@ def _is_same_change(change: FileChange, planned: Planned) -> bool:
 def _to_planned(change: FileChange) -> Planned:
     before = None if change.before is None else sha256(change.before)
     return Planned(
-        path=change.path,
+        path=format_file_name(change.path),
         before=before,
         after=sha256(change.after),
         message=change.message,
@@ -279,7 +280,7 @@ def _success_result(workspace: Workspace, planned: Planned) -> ToolResult:
     added = sum(line.startswith("+") and not line.startswith("+++ ") for line in lines)
     removed = sum(line.startswith("-") and not line.startswith("--- ") for line in lines)
     meta: dict[str, JsonValue] = {
-        "path": workspace.display_path(Path(planned.path)),
+        "path": workspace.display_path(Path(parse_file_name(planned.path))),
         "diff": planned.diff,
         "summary": f"+{added} -{removed}",
     }
@@ -287,7 +288,7 @@ def _success_result(workspace: Workspace, planned: Planned) -> ToolResult:
 
 
 def _external_change_result(workspace: Workspace, planned: Planned) -> ToolResult:
-    shown = workspace.display_path(Path(planned.path))
+    shown = workspace.display_path(Path(parse_file_name(planned.path)))
     return error_result(
         "external_change", f"{shown!r} changed while the edit waited; read it again and edit what is there."
     )

@@ -1,10 +1,9 @@
 """workspace: the directories that tools may access, and the exceptions within them."""
 
 import os
-import re
 import stat
 from collections.abc import Callable, Generator, Iterator, Sequence, Set
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from interlock.services.files.filesystem import HeldDirectory
@@ -23,8 +22,8 @@ from interlock.services.files.protected import (
     to_absolute_path,
 )
 from interlock.state.errors import ConfigError, UserError
+from interlock.state.file_names import fold_written_name, format_file_name, strip_odd_ends
 from interlock.state.settings import Settings
-from interlock.state.text import replace_surrogates
 from interlock.state.workspace import (
     Buffers,
     LeaveOut,
@@ -39,9 +38,9 @@ DEPENDENCIES = "node_modules"
 """Read-only, and omitted from listings like git-ignored files."""
 
 
+_UNKNOWN = "\ufffd"
 _KERNEL = tuple(map(Path, ("/proc", "/sys", "/dev")))
 """Kernel interfaces (process environments, devices) rather than files."""
-_CONTROL = re.compile(r"[\x00-\x1f\x7f\u2028\u2029]")
 
 
 class FolderWorkspace:
@@ -119,16 +118,46 @@ class FolderWorkspace:
         real = self._resolve_allowed_path(path)
         if real in self._roots:
             raise PathRefused(f"{path!r} is the workspace itself; name a file in it.")
-        if (shown := replace_surrogates(str(real))) != str(real):  # nor can the journal name it
-            raise PathRefused(
-                f"{path!r} leads to {shown!r}, a name that isn't UTF-8; change it with a command."
-            )
         if self._is_in_node_modules(real):
             raise PathRefused(
                 f"{path!r} lies in node_modules, which is read only; change the project's own files."
             )
         self._refuse_if_user_ignored(path, real)
+        _refuse_new_name_with_odd_ends(path, real)
         return real
+
+    def find_existing_spelling(self, path: str) -> str:
+        """See `Workspace.find_existing_spelling`."""
+        if os.path.lexists(to_absolute_path(path, self.root)):
+            return path
+        stripped = strip_odd_ends(path)  # quotes around a whole path hide that it is absolute
+        spelled = [self._spell_as_existing(path, text) for text in dict.fromkeys((path, stripped)) if text]
+        return next(
+            (text for text in spelled if os.path.lexists(to_absolute_path(text, self.root))), spelled[0]
+        )
+
+    def _spell_as_existing(self, path: str, text: str) -> str:
+        """Return `text` with each name as the folder around it has it, as far as there is one such name. Raise
+        `PathRefused`, which names `path`."""
+        absolute = to_absolute_path(text, self.root)
+        root = self._find_root_of(absolute)
+        names = [*path_parts_below(absolute, root)] if root else []
+        known, changed = str(root), False
+        for at, name in enumerate(names):
+            if name != ".." and not os.path.lexists(f"{known}/{name}"):
+                found = _find_names_alike(known, name)
+                if len(found) > 1:
+                    raise PathRefused(
+                        f"{path!r} could be any of {len(found)} names that look alike; write it exactly, or rename one."
+                    )
+                if not found:
+                    break
+                changed, names[at] = True, found[0]
+            known = f"{known}/{names[at]}"
+        if not changed:
+            return text
+        spelled = Path(str(root), *names)
+        return str(spelled if text.startswith(("/", "~", "file:")) else spelled.relative_to(self.root))
 
     def _refuse_if_user_ignored(self, path: str, real: Path) -> None:
         if self.is_ignored(real, git=False):
@@ -147,6 +176,10 @@ class FolderWorkspace:
         if _is_process_dependent(absolute, written, real) and not absolute.is_relative_to("/dev"):
             return Protection("/proc", "where a command finds other files than this program")
         ways = dict.fromkeys((real, written))
+        with suppress(PathRefused):
+            if (existing := self.find_existing_spelling(path)) != path:
+                real = resolve_links(self.root / existing)
+                ways |= {real: None}
         known = (self.protected_paths.find_path_protection(way, self._roots) for way in ways)
         return next(filter(None, known), None) or self.protected_paths.find_hard_link_protection(
             real, self._roots
@@ -158,8 +191,7 @@ class FolderWorkspace:
     def display_path(self, path: Path) -> str:
         """Return the path relative to the workspace; absolute in an included directory, so that it stays usable."""
         inside = path.is_relative_to(self.root)
-        text = (path.relative_to(self.root) if inside else path).as_posix()
-        return _CONTROL.sub(lambda m: f"\\x{ord(m[0]):02x}", replace_surrogates(text))
+        return format_file_name((path.relative_to(self.root) if inside else path).as_posix())
 
     def is_ignored(self, path: Path, *, git: bool = True) -> bool:
         root = self._find_root_of(path)
@@ -298,7 +330,7 @@ class FolderWorkspace:
 
     def _resolve_allowed_path(self, path: str) -> Path:
         """Return the real path. Raise `PathRefused` if it is outside the workspace or private."""
-        absolute = to_absolute_path(path, self.root)
+        absolute = to_absolute_path(self.find_existing_spelling(path), self.root)
         real = resolve_links(absolute)
         root = self._find_root_of(real)
         if root is None:
@@ -343,6 +375,33 @@ class FolderWorkspace:
     def _is_in_node_modules(self, path: Path) -> bool:
         root = self._find_root_of(path)
         return root is not None and DEPENDENCIES in map(fold_name, path_parts_below(path, root))
+
+
+def _find_names_alike(directory: str, name: str) -> list[str]:
+    """Return the names in a directory that a model may have meant by `name`; those that need no quotes, commas or
+    blanks removed from its ends before others."""
+    written = fold_written_name(name)
+    try:
+        names = os.listdir(directory)  # noqa: PTH208
+    except OSError:
+        return []
+    if _UNKNOWN in name:  # a byte that isn't UTF-8, as a program showed it
+        return [found for found in names if os.fsencode(found).decode(errors="replace") == name]
+    there = [(found, fold_written_name(found)) for found in names]
+    same = [found for found, folded in there if folded == written]
+    return same or [found for found, folded in there if folded == strip_odd_ends(written)]
+
+
+def _refuse_new_name_with_odd_ends(path: str, real: Path) -> None:
+    """Raise `PathRefused` for a path that would make a file or folder of such a name."""
+    for place in (real, *real.parents):
+        if os.path.lexists(place):
+            return
+        if (clean := strip_odd_ends(place.name)) != place.name:
+            raise PathRefused(
+                f"{path!r} is refused: no file is called so, and quotes, commas, backticks and blanks at the ends of a"
+                f" name are mostly slips; write {clean!r}, or create it with a command if the name is meant."
+            )
 
 
 def _is_process_dependent(absolute: Path, normalized: Path, real: Path) -> bool:

@@ -94,8 +94,7 @@ def call_target(call: CallView, risk: Risk, workspace: Workspace) -> str | None:
         real = workspace.resolve_readable(path) if risk == "read" else workspace.resolve_writable(path)
     except PathRefused:
         return None
-    # Included directories may hold the same relative path: outside of the root it must be absolute.
-    return workspace.display_path(real) if real.is_relative_to(workspace.root) else str(real)
+    return workspace.display_path(real)
 
 
 def _find_urls(text: str) -> list[str]:

@@ -3,6 +3,7 @@
 import json
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from enum import IntEnum
 from functools import lru_cache
 from pathlib import PurePath
@@ -15,8 +16,9 @@ from interlock.services.policy.rule import ADMIN, USER, Pattern, Rule, canonical
 from interlock.services.policy.task_runners import has_unsafe_assignments, is_task_runner
 from interlock.services.shell.model import HARMLESS_VARIABLES, ShellCommand, Word, program_name
 from interlock.state.calls import CallView, Risk
+from interlock.state.file_names import format_file_name
 from interlock.state.text import replace_surrogates
-from interlock.state.workspace import Protection, Workspace
+from interlock.state.workspace import PathRefused, Protection, Workspace
 from interlock.tools.table import TOOLS
 
 
@@ -252,6 +254,19 @@ def is_rule_matching_non_shell_call(rule: Rule, args: Mapping[str, JsonValue], t
     return rule.args_pattern is None or (
         bool(args) and rule.args_pattern.is_found_in(to_searchable_json(args))
     )
+
+
+def spellings_of_arguments(
+    args: Mapping[str, JsonValue], workspace: Workspace
+) -> Sequence[Mapping[str, JsonValue]]:
+    """Return a call's arguments as written, and, where a path differs from the name of the file that it means, with
+    that name."""
+    spelled = {**args}
+    for name, value in args.items():
+        if isinstance(value, str) and is_path_argument_name(name):
+            with suppress(PathRefused):  # which the tool reports
+                spelled[name] = format_file_name(workspace.find_existing_spelling(value))
+    return (args,) if spelled == args else (args, spelled)
 
 
 def find_protection_of_changed_file(call: CallView, risk: Risk, workspace: Workspace) -> Protection | None:

@@ -35,11 +35,13 @@ from interlock.services.policy.matching import (
     is_rule_allowing_protected_change,
     is_rule_matching_non_shell_call,
     replace_plan_file_hint,
+    spellings_of_arguments,
 )
 from interlock.services.policy.plain_reading import LineReading
 from interlock.services.policy.rule import (
     SHIPPED,
     Pattern,
+    Rule,
     Scope,
     all_tool_names,
     args_for_rules,
@@ -333,9 +335,13 @@ class RulePolicy:
             return PolicyDecision(call, risk, told, rules, outcome, line, parts)
         has_targets = any(r.target is not None for r in rules)
         about = call_target(call, risk, self._workspace) if has_targets else None
-        rule = first_deciding_rule(
-            rules, lambda r: is_rule_matching_non_shell_call(r, args_for_rules(call), about)
-        )
+        ways = spellings_of_arguments(args_for_rules(call), self._workspace)
+
+        def is_matching(rule: Rule) -> bool:
+            found = (is_rule_matching_non_shell_call(rule, args, about) for args in ways)
+            return all(found) if rule.decision == "allow" else any(found)
+
+        rule = first_deciding_rule(rules, is_matching)
         outcome = Ruling(rule.decision, "rule", rule) if rule else Ruling("ask", "none")
         protected = (
             None

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from interlock.services.files.disk import read_file
+from interlock.services.files.linked_worktree import read_linked_worktree
 from interlock.services.files.protected import (
     ProtectedPaths,
     ProtectionKind,
@@ -239,16 +240,10 @@ def _protect_git_directory(
 
 def _protect_linked_worktree(git_file: Path, survey: Survey, configs: Sequence[Path]) -> None:
     """Handle a `.git` file, provided its repository confirms the worktree: the file alone must not open a folder."""
-    try:
-        own = _resolve_pointer(
-            git_file.parent, read_file(git_file).decode().strip().removeprefix("gitdir:").strip()
-        )
-        common = _resolve_pointer(own, read_file(own / "commondir").decode().strip())
-        back = _resolve_pointer(own, read_file(own / "gitdir").decode().strip())
-    except (OSError, UnicodeDecodeError):
+    linked = read_linked_worktree(Path(os.path.realpath(git_file.parent)))
+    if linked is None:
         return
-    if back != git_file or own.parent != common / "worktrees" or not (common / "objects").is_dir():
-        return
+    own, common = linked.own, linked.common
     survey.mounts.add_writable(common)
     survey.mounts.add_writable(own)
     _protect_git_directory(common, survey, configs, git_file.parent)
@@ -275,10 +270,6 @@ def link_target_or_empty(path: str) -> str:
         return str(Path(path).readlink())
     except OSError:
         return ""
-
-
-def _resolve_pointer(base: Path, name: str) -> Path:
-    return Path(os.path.realpath(base / name))
 
 
 Stamp = tuple[int, int, int]

@@ -26,6 +26,7 @@ from interlock.services.files.filesystem import replace_private_file_holding_loc
 from interlock.services.files.ignore import find_shared_git_directory, git_index_path
 from interlock.services.snapshots.workspace_tree import PathChange, WorkspaceTree, permission_kind
 from interlock.state.errors import RunError
+from interlock.state.text import replace_surrogates
 from interlock.state.workspace import Workspace
 
 if TYPE_CHECKING:  # the program that restores needs no settings, which take a tenth of a second to import
@@ -275,7 +276,7 @@ class ShadowRepository:
         shown = ("diff", "--no-ext-diff", "--no-textconv", "--no-color", f"--relative={_FILES}/", old, new)
         below = [f"{_FILES}/{path}" for path in paths]
         some = (below[i : i + _AT_ONCE] for i in range(0, len(below), _AT_ONCE))
-        return b"".join(self._run_git(*shown, "--", *part) for part in some).decode(errors="replace")
+        return b"".join(self._run_git(*shown, "--", *part) for part in some).decode(errors="backslashreplace")
 
     def diff_snapshot_pairs(self, pairs: Sequence[tuple[str, str]]) -> list[list[FileDiff]]:
         """Return what changed from each snapshot to another, file by file, by one process of git."""
@@ -285,9 +286,7 @@ class ShadowRepository:
             *shown, "--no-ext-diff", "--no-textconv", "--no-color", "--abbrev=40", text=asked
         )
         found, patches = list[list[FileDiff]](), -1
-        for line in re.findall(
-            r"[^\n]*\n", text.decode(errors="replace")
-        ):  # a form feed ends no line of git's
+        for line in re.findall(r"[^\n]*\n", os.fsdecode(text)):  # a form feed ends no line of git's
             if len(found) < len(pairs) and line[:-1] == pairs[len(found)][1]:
                 found.append([])
                 patches = -1
@@ -295,7 +294,7 @@ class ShadowRepository:
                 found[-1] += _parse_raw_diff_line(line)
             elif (begins := line.startswith("diff --git ")) or patches >= 0:
                 patches += 1 if begins else 0
-                found[-1][patches].lines.append(line)
+                found[-1][patches].lines.append(replace_surrogates(line))
         return found
 
     @property

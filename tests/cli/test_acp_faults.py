@@ -58,6 +58,7 @@ PROMPTS: dict[str, tuple[Any, str]] = {
 }
 
 
+@pytest.mark.sweep
 def test_faults_end_nothing_but_their_frame(editor: Open) -> None:
     here = editor({"text": "Still here."})
     for name, (line, code) in FAULTS.items():

@@ -135,6 +135,7 @@ def differing(folder: Path, wanted: Sequence[int] = ()) -> list[str]:
     return [f"frame {at}: {one}, expected {expected}" for at, one in found.items() if one != expected]
 
 
+@pytest.mark.sweep
 def test_a_kill_at_a_frame_loses_nothing(tmp_path: Path) -> None:
     assert differing(tmp_path, (3, 30, 54, 60)) == []
 

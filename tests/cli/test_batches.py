@@ -74,6 +74,7 @@ def _stopped_in_the_middle(work: Path, number: int) -> None:
     assert _noted(work) == [*TOPICS[:4]]
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
 def test_a_stopped_batch_goes_on_and_what_was_done_is_not_repeated(run: Run, work: Path, number: int) -> None:
     _stopped_in_the_middle(work, number)

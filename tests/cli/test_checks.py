@@ -473,6 +473,7 @@ def test_in_a_sandbox_a_view_is_a_copy(run: Run, tmp_path: Path, quiet: Path) ->
     assert "8 != 2" in done.err and not left_behind()
 
 
+@pytest.mark.sweep
 def test_a_kill_in_the_middle_of_a_view_costs_nothing_and_leaves_nothing(
     run: Run, tmp_path: Path, quiet: Path
 ) -> None:

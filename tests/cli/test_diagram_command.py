@@ -26,6 +26,7 @@ def drawn(folder: Path, *typed: str) -> bytes:
     return file.read_bytes()
 
 
+@pytest.mark.sample(8)
 @pytest.mark.parametrize(
     "typed",
     [

@@ -59,6 +59,7 @@ def said(told: int) -> str:
         return file.read()
 
 
+@pytest.mark.sweep
 def test_a_fork_has_what_its_starter_gave_and_outlives_a_kill_of_what_forks_which_knows_nothing(
     forker: ForkClient, tmp_path: Path
 ) -> None:

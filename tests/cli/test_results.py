@@ -51,6 +51,7 @@ REPLIES: dict[str, list[dict[str, Any]]] = {
 }
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize(("workflow", "given", "expected"), CASES)
 def test_a_result_is_drawn_for_people_when_asked_and_by_show_and_is_json_in_a_pipe(
     run: Run, workflow: str, given: dict[str, Any], expected: list[str]

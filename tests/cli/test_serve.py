@@ -178,6 +178,7 @@ def test_what_isnt_the_page_of_this_user_is_refused(serve: Callable[..., Server]
         assert plain.get("/api/runs").status_code == 200, "who is signed in stays so"
 
 
+@pytest.mark.sweep
 def test_a_programs_token_has_a_role_and_its_name_is_recorded(serve: Callable[..., Server], cli: Any) -> None:
     here = serve()
     run = here.start()
@@ -325,6 +326,7 @@ def test_the_browser_is_opened_with_a_code_that_counts_once(
         assert other.post("/login", content=code).status_code == 401
 
 
+@pytest.mark.sweep
 def test_a_run_that_a_terminal_drives_takes_no_prompt_and_is_stopped_and_ten_thousand_runs_are_pages(
     serve: Callable[..., Server], tmp_path: Path
 ) -> None:

@@ -220,6 +220,7 @@ class Bad:
             one.close()
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("protocol", ["http", "grpc"])
 @pytest.mark.parametrize(
     "answer",

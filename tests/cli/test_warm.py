@@ -159,6 +159,7 @@ def test_it_is_forked_and_gets_its_descriptors_and_no_starter_shows_its_environm
     os.close(read)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("sent", "to", "code"),
     [
@@ -211,6 +212,7 @@ def test_a_fork_made_ahead_becomes_a_start_and_one_that_is_killed_delays_none(wa
     assert told["warm"] and told["process"] == pid
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("how", ["stopped", "killed"])
 def test_what_was_started_outlives_the_warm_process_and_a_new_one_can_begin(warmed: Place, how: str) -> None:
     process = warmed.start(
@@ -261,6 +263,7 @@ def test_a_start_in_another_place_is_an_ordinary_one(warmed: Place) -> None:
     assert warmed.told()["warm"]
 
 
+@pytest.mark.sweep
 def test_a_start_without_a_locale_is_warm_until_code_changes(place: Place) -> None:
     del place.env["LANG"]
     changed = place.folder.parent / "sitecustomize.py"
@@ -299,6 +302,7 @@ def test_a_folder_that_others_can_enter_is_refused(place: Place) -> None:
     folder.chmod(0o700)
 
 
+@pytest.mark.sweep
 def test_a_setting_begins_it_with_the_first_run_and_it_ends_when_it_is_not_used(place: Place) -> None:
     put(place.folder.parent / ".interlock" / "settings.json", {"start": {"keepWarm": "1s"}})
     door = Path(place.env["XDG_RUNTIME_DIR"]) / "interlock" / "warm"

@@ -215,6 +215,7 @@ def test_a_lease_that_this_process_failed_to_release_is_taken_without_ending_its
     lease.release()
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("deed", ["hold", "stop-in-transaction", "stop-before-effect"])
 def test_a_stopped_owner_is_ended_then_replaced(start: Start, store: Store, deed: str) -> None:
     owner = start("r", deed, stale=1)

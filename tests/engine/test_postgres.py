@@ -88,6 +88,7 @@ def test_a_run_and_its_job_are_stored_together_or_not_at_all(store: Store) -> No
             assert (runs, jobs, noted) == ((0, 0, 0) if fails else (1, 1, 1))
 
 
+@pytest.mark.sweep
 def test_a_commit_of_thousands_of_rows_is_recorded_whole_and_in_order(store: Store) -> None:
     """And the next commit's records are its own only."""
     odd = "/work\u2028a\x85b\x1cc"

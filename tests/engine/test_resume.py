@@ -176,6 +176,7 @@ def test_an_accepted_decision_survives_a_crash_right_after_it_and_is_never_taken
     assert (outcome.exit_code, place.log()) == ((0, ["ran"]) if first == "proceed_once" else (56, []))
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("how", "code"),
     [

@@ -105,6 +105,7 @@ def test_a_runs_picture_shows_its_session_only_where_there_was_one(stage: Stage)
     } <= taken
 
 
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("name", PIPELINES)
 def test_every_way_to_the_end_has_one_through_the_sessions_end(name: str) -> None:
     plain = {

@@ -19,7 +19,7 @@ from interlock.engine.driver import runner
 from interlock.engine.read import find_run, list_runs
 from interlock.state.events import Event
 
-OFTEN = ("turn, tried again", "tools", "compress", "plan")
+OFTEN = ("turn, tried again", "tools")
 """Tried with every change; the others in the sweeps."""
 
 

@@ -204,6 +204,7 @@ def test_progress_images_and_errors_are_shown_as_what_they_are(place: Place) -> 
     assert live == "1/2 step\\x1b[1m\n2/2 step\\x1b[2m\n"
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(
     ("server", "why"),
     [
@@ -241,6 +242,7 @@ def test_servers_start_once_side_by_side_and_end_with_the_run(place: Place) -> N
     assert not any(map(is_alive, place.starts()))
 
 
+@pytest.mark.sweep
 def test_a_server_that_says_nothing_is_waited_for_a_while_and_left_behind(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -55,6 +55,7 @@ def tool(name: str, **args: Any) -> ToolRun:
     return ToolRun(CallKey(message="m", index=0), CallView(id="0.0", name=name, args=args), print)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("kind", ["http", "sse"])
 def test_a_restarted_server_is_connected_to_again_and_the_call_is_done_once(
     tmp_path: Path, kind: Literal["http", "sse"]
@@ -115,6 +116,7 @@ FORGOTTEN: list[Answer] = [
 ]
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("answer", FORGOTTEN)
 def test_a_session_that_the_server_has_forgotten_is_begun_anew_and_the_call_is_done(
     tmp_path: Path, answer: Answer
@@ -158,6 +160,7 @@ def test_an_error_that_the_server_answers_is_an_answer(tmp_path: Path, answer: A
     }
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(
     ("answer", "why"),
     [

@@ -164,17 +164,6 @@ def test_names_that_no_file_has_are_told_and_made_nowhere(desk: Desk, path: str)
     assert [p.name for p in desk.root.iterdir()] == ["src"]
 
 
-def test_a_file_whose_name_is_not_utf8_is_found_and_read(desk: Desk) -> None:
-    """No call can name it, because calls hold text."""
-    name = os.fsdecode(b"caf\xe9.txt")
-    (desk.root / name).write_text("needle")
-    assert "needle" in desk.call("read_many_files", include=["*.txt"]).content
-    assert desk.call("grep_search", pattern="needle", names_only=True).content.splitlines()[1:] == [
-        "caf\ufffd.txt"
-    ]
-    assert "\n" not in desk.call("read_file", file_path=name).content
-
-
 HIDDEN = {".geminiignore": "keep/\nown.txt\n"}
 
 

@@ -234,6 +234,7 @@ def test_time_limits_end_the_whole_tree_and_keep_the_output(
     beat.assert_still()
 
 
+@pytest.mark.sample(2)
 @EITHER_WAY
 @pytest.mark.parametrize(
     ("on_term", "exit_code", "signal", "output"),

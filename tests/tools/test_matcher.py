@@ -145,6 +145,7 @@ REPETITIVE: dict[str, Callable[[int], tuple[str, str, str, int | None]]] = {
 }
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", REPETITIVE)
 def test_an_edit_of_repeated_lines_takes_time_by_their_number_not_by_its_square(name: str) -> None:
     """Counted in executed lines of Python. Below 3,000 lines, near matches are compared pairwise."""

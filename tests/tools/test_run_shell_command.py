@@ -62,6 +62,7 @@ def test_output_is_shown_as_it_comes_and_the_same_outcome_reads_the_same(shell: 
     assert shell("echo hello; sleep 0.05").content == result.content
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("settings", "args", "kind", "why"),
     [

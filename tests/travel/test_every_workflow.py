@@ -100,6 +100,7 @@ def replayed(desk: Desk, run: str) -> Any:
     return desk("replay", run, "--json").json
 
 
+@pytest.mark.sample(8)
 @pytest.mark.parametrize(
     ("workflow", "given", "replies"),
     [*RUNS, *(pytest.param(*run, marks=pytest.mark.sweep) for run in MORE)],

@@ -33,6 +33,7 @@ def page(desk: Desk) -> Path:
     return file
 
 
+@pytest.mark.sweep
 def test_the_page_opens_without_a_request_or_an_error_and_is_read_in_light_and_dark(page: Path) -> None:
     with browsing() as browser:
         for scheme in ("light", "dark"):

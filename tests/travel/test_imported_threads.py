@@ -94,6 +94,7 @@ def threads(url: str, run: Run) -> Threads:
     return Threads(run, url)
 
 
+@pytest.mark.sample(1)
 def test_a_thread_that_asks_in_a_subgraph_goes_on_here_and_can_be_forked(threads: Threads) -> None:
     run = threads.imported("asks").json
     assert (run["status"], run["step"]) == ("waiting", 1)

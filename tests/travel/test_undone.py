@@ -1,8 +1,11 @@
 """What a person takes back is known to the conversation: the model hears it, `show`, `export` and `-c` show it."""
 
+import os
+import re
 from typing import Any
 
 import pytest
+from scripted import call, tools
 from travel.conftest import Desk, shell, write
 
 from interlock.engine import resume_sync
@@ -99,3 +102,25 @@ def test_generated_is_what_caches_and_builds_made(
     path: str, beside: tuple[str, ...], before: tuple[str, ...], written: tuple[str, ...], made: bool
 ) -> None:
     assert (path in find_generated_paths([path, *beside, *before], before, written)) is made
+
+
+def test_a_file_whose_name_is_not_utf8_is_edited_deleted_and_brought_back(desk: Desk) -> None:
+    odd = desk.work / os.fsdecode(b"d\xe9/caf\xe9.txt")
+    odd.parent.mkdir()
+    odd.write_text("precious\n")
+    name = r"d\xe9/caf\xe9.txt"
+    edit = call("replace", file_path=name, old_string="precious", new_string="new")
+    replies = [tools(edit), shell(r"rm $'d\xe9/caf\xe9.txt'"), {"text": "done"}]
+    worked = desk.run(replies).run
+    assert not odd.exists()
+    for shown in (desk("diff", worked, "--files").out, desk("show", worked, "--calls").out):
+        assert name in shown
+    assert desk("undo", worked, "--call", "2").out == f"A {name}\n"
+    assert odd.read_text() == "new\n"
+    assert desk("undo", worked, "--call", "1", "--json").json["changed"] == [{"path": name, "change": "M"}]
+    assert odd.read_text() == "precious\n"
+    heard = [*replies, {"expect": rf"(?s)A {re.escape(name)}.*M {re.escape(name)}", "text": "I see."}]
+    outcome = resume_sync(worked, prompt="go on", options=desk.options(heard, approval_mode=None))
+    assert outcome.status == "done", outcome.error
+    assert "No difference" in desk("replay", worked).out
+    assert desk("audit", "verify").code == 0

@@ -85,6 +85,7 @@ def violations(somebody: Person, where: str, options: str) -> list[str]:
     ]
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("pages", [OFTEN, pytest.param(PAGES, marks=pytest.mark.sweep)], ids=["often", "all"])
 def test_nothing_is_wider_than_a_phone_and_targets_are_large(
     lab: Lab, person: Callable[..., Person], pages: tuple[str, ...]

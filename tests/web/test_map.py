@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+import pytest
 from web.lab import Lab, Person
 
 AGENT = """
@@ -74,6 +75,7 @@ def lit(somebody: Person) -> list[str]:
     )
 
 
+@pytest.mark.sweep
 def test_the_map_of_an_own_graph_marks_the_node_that_waits_and_every_edge_that_was_taken(
     lab: Lab, person: Callable[..., Person]
 ) -> None:

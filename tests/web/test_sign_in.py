@@ -6,6 +6,7 @@ from http.server import ThreadingHTTPServer
 from typing import Any
 
 import httpx
+import pytest
 from patience import until
 from serving import Quiet, serving
 from web.lab import Lab, Person
@@ -54,6 +55,7 @@ def test_a_tab_stays_signed_in_when_it_reloads_and_when_the_server_starts_again(
     somebody.complaints.clear()  # the browser notes each lost connection
 
 
+@pytest.mark.sweep
 def test_a_tab_beside_a_signed_in_one_is_signed_in_and_others_are_an_empty_shell(
     lab: Lab, person: Callable[..., Person], browser: Any
 ) -> None:
@@ -105,6 +107,7 @@ def test_another_server_of_this_host_gets_nothing_that_opens_the_page(
         assert thief.post("/api/runs", json={"workflow": "main"}).status_code == 401
 
 
+@pytest.mark.sweep
 def test_a_program_that_takes_the_port_while_the_server_is_away_gets_no_token(
     lab: Lab, person: Callable[..., Person]
 ) -> None:
@@ -148,6 +151,7 @@ SQUATTER = {
 }
 
 
+@pytest.mark.sweep
 def test_a_service_worker_that_another_program_left_at_the_port_goes(lab: Lab, browser: Any) -> None:
     class Squatter(Quiet):
         def do_GET(self) -> None:

@@ -150,6 +150,7 @@ def run(bench: Any, slow: Slow, protocol: str, stall_s: float = LIMIT_S) -> Any:
     return bench(env, {"model": {"name": model}}, stall_s=stall_s)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.anyio
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 async def test_pings_and_comments_keep_a_request_alive(bench: Any, slow: Slow, protocol: str) -> None:
@@ -160,6 +161,7 @@ async def test_pings_and_comments_keep_a_request_alive(bench: Any, slow: Slow, p
     assert not [e for e in asked.events if "has said nothing for 1.5" in getattr(e, "message", "")]
 
 
+@pytest.mark.sweep
 @pytest.mark.anyio
 async def test_pings_alone_count_for_a_limited_time(
     bench: Any, slow: Slow, monkeypatch: pytest.MonkeyPatch
@@ -172,6 +174,7 @@ async def test_pings_alone_count_for_a_limited_time(
     assert "nothing but signs of life came" in asked.reply.problem
 
 
+@pytest.mark.sweep
 @pytest.mark.anyio
 async def test_a_line_that_arrives_slowly_keeps_a_request_alive(bench: Any, slow: Slow) -> None:
     long = delta(content="x" * 1000)

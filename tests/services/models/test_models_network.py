@@ -72,6 +72,7 @@ def teapot(tmp_path: Path) -> Iterator[tuple[str, Path, list[str]]]:
             yield f"https://127.0.0.1:{server.server_port}", file, keys
 
 
+@pytest.mark.sample(6)
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("variable", CERTIFICATES)
 @pytest.mark.parametrize("model", CLIENTS)

@@ -341,6 +341,7 @@ sys.exit(code)
 """
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize(
     ("model", "loads"),
     [

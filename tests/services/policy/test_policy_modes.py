@@ -115,3 +115,14 @@ def test_in_plan_mode_a_users_rule_can_only_make_it_stricter(
     assert policy.check(call("write_file", file_path="x.md"), "write", "plan").decision == other
     claimed = policy.check(call("write_file", file_path="x.md"), "write", "plan", [], {"planFile": True})
     assert claimed.decision == other
+
+
+def test_a_rule_about_a_path_holds_for_every_spelling_of_the_file(make, call, workspace) -> None:
+    (workspace.root / "src" / "café.py").write_text("")
+    spellings = ("src/café.py", "src/cafe\u0301.py", '"src/café.py"', "src/café.py,", r'"src/caf\303\251.py"')
+    for decision, others in (("deny", "deny"), ("allow", "ask")):
+        policy, _ = make(
+            user=rule("write_file", decision, "5", 'argsPattern = \'"file_path":"src/café.py"\'')
+        )
+        got = [policy.check(call("write_file", file_path=p), "write", "default").decision for p in spellings]
+        assert got == [decision, *[others] * 4], decision

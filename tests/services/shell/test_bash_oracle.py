@@ -73,6 +73,7 @@ def test_what_bash_runs_was_seen_and_nothing_that_is_denied_or_unknown_gets_by(
     ), told
 
 
+@pytest.mark.sweep
 def test_a_denied_command_is_never_allowed_however_it_is_embedded(tmp_path: Path) -> None:
     (tmp_path / "work").mkdir()
     lines, tally = Lines(SEED), Tally(policy_of("oracle_rules.toml", tmp_path / "work"))

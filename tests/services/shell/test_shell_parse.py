@@ -114,6 +114,7 @@ MOST_LINES = 600_000
 """Lines of Python per line of shell: a tenth of a second. The grammar, which is C, has its own limit."""
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("line", LONG, ids=[line[:12] for line in LONG])
 def test_no_line_takes_long(line: str) -> None:
     parse_shell_line("ls")  # imports
