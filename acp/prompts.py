@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from urllib.parse import unquote, urlsplit
 
-from interlock.acp.session_updates import Update
+from interlock.acp.session_updates import Update, UpdateRenderer
 from interlock.acp.wire import PARAMS, RpcError
 from interlock.engine.client import choices, travel
 from interlock.engine.client.user_extensions import ExtensionReader
@@ -149,6 +149,7 @@ class CommandSession(Protocol):
     """What commands need of an editor's session."""
 
     conversation: "Conversation"
+    renderer: UpdateRenderer
 
     def send_agent_message(self, text: str) -> None:
         """Show a text as the agent's."""
@@ -206,6 +207,11 @@ async def _fork_run(session: CommandSession, _: str) -> None:
     await session.switch_run_quietly(lambda: travel.fork_conversation(session.conversation))
 
 
+async def _start_in_worktree(session: CommandSession, name: str) -> None:
+    await travel.start_in_worktree(session.conversation, name)
+    session.renderer.workspace = session.conversation.workspace
+
+
 async def _compress_conversation(session: CommandSession, _: str) -> None:
     travel.compress_conversation(session.conversation)
 
@@ -228,6 +234,9 @@ COMMANDS: Mapping[str, SlashCommand] = {
         "Go back to one of your prompts, with the files", "prompts to go back", _rewind_to_prompt
     ),
     "fork": SlashCommand("Continue in a fork of this run, in the same folder", "", _fork_run),
+    "worktree": SlashCommand(
+        "Start a new conversation in a git worktree on a branch of its own", "name", _start_in_worktree
+    ),
     "compress": SlashCommand("Compress the conversation into a summary", "", _compress_conversation),
     "plan": SlashCommand("Plan first, and change nothing until you approve the plan", "prompt", _start_plan),
     "continue": SlashCommand("Resume a run that stopped midway", "", _continue_run),
@@ -240,22 +249,14 @@ def parse_builtin_command(text: str) -> tuple[SlashCommand, str] | None:
     return (COMMANDS[found[1]], (found[2] or "").strip()) if found and found[1] in COMMANDS else None
 
 
-def expand_skill_name(text: str, extensions: ExtensionReader) -> str:
-    """Return the prompt as the run is given it: a skill's name becomes a request to use the skill."""
-    found = _TYPED.match(text.strip())
-    known = (
-        found
-        and found[1] in extensions.get_extensions().skills
-        and found[1] not in extensions.get_extensions().commands
-    )
-    return f"Use the skill {found[1]!r}. {found[2] or ''}".strip() if found and known else text
-
-
 def available_commands_update(extensions: ExtensionReader) -> Update:
     """Return the update that lists all commands, for the client to complete."""
     found = extensions.get_extensions()
     rows = {name: (command.summary, command.hint) for name, command in COMMANDS.items()}
-    rows = {name: (about, "what to add") for name, about in {**found.skills, **found.commands}.items()} | rows
+    own = {
+        name: (about, found.argument_hints.get(name, "what to add")) for name, about in found.commands.items()
+    }
+    rows = {**own, **rows}
     commands = [
         {"name": name, "description": about, **({"input": {"hint": hint}} if hint else {})}
         for name, (about, hint) in rows.items()

@@ -42,7 +42,9 @@ class EditorSession:
         self.name, self._wire, self._client = name, wire, client
         options = replace(options, buffers=ClientFiles(wire, name, client))
         self.conversation = Conversation(options, "main", self)
-        self._extensions = ExtensionReader(options, self.conversation.workspace)
+        self._folder = self.conversation.workspace
+        """As the editor knows it: its runs may work in a git worktree of it."""
+        self._extensions = ExtensionReader(options, self._folder)
         self.conversation.shown_at_most = _ALL
         self.conversation.next_id = name
         terminals = dict_or_empty(client.get("_meta")).get("terminal_output") is True
@@ -117,7 +119,6 @@ class EditorSession:
         await self._ask_to_attach_outside_files(contents)
         if self._cancelled:
             return None
-        contents.text = prompts.expand_skill_name(contents.text, self._extensions)
         if talk.busy:  # a question that was open when the session was loaded: the prompt comes in its place
             self._withdraw_question()
             while talk.busy and not self._cancelled:
@@ -232,7 +233,7 @@ class EditorSession:
         if event.type in ("finished", "tool_start"):
             resume_gc_and_start_warm_process()
         if isinstance(event, Init):
-            self.renderer.run = event.session_id
+            self.renderer.run, self.renderer.workspace = event.session_id, self.conversation.workspace
             if self._prompt_pending:
                 self._prompt_pending = False
                 self.session_options.clear_choices_after_prompt()
@@ -287,7 +288,7 @@ class EditorSession:
     def save_session(self) -> None:
         """Store which run the session shows, and what was chosen for its next prompt."""
         self.conversation.client.update_session(
-            self.name, self._saved_run, self.conversation.workspace, self.session_options.chosen
+            self.name, self._saved_run, self._folder, self.session_options.chosen
         )
 
     async def ask_for_decisions(self, _run: str, requests: Sequence[Pending], /) -> Sequence[Decision]:

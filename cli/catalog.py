@@ -9,6 +9,7 @@ from keyword import iskeyword
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from interlock.cli.other_programs import find_other_programs_command
 from interlock.cli.suggestions import close_matches, did_you_mean_hint
 from interlock.state.entry_points import EntryPoint, find_entry_point, find_entry_points
 from interlock.state.errors import THEIR_ERRORS, SetupError, UserError
@@ -163,17 +164,6 @@ def _available_commands_by_group() -> dict[str, list[tuple[str, str]]]:
     return {group: rows for group, rows in found.items() if rows}
 
 
-_OTHER_AGENTS_COMMANDS = {
-    **dict.fromkeys(("config", "settings"), "doctor"),
-    **dict.fromkeys(("login", "logout"), "auth"),
-    **dict.fromkeys(("ls", "list", "ps", "sessions", "status"), "runs"),
-    **dict.fromkeys(("cost", "usage"), "stats"),
-    "extensions": "mcp",
-    "version": "--version",
-}
-"""Commands of other agents, and ours that serves them; hardly anybody sends one of these words as a prompt."""
-
-
 def split_command_and_arguments(argv: list[str]) -> tuple[str, list[str]]:
     """The command's name and its arguments, with flags allowed before it; `prompt` if there is none."""
     place = _index_of_command_word(argv)
@@ -190,8 +180,8 @@ def split_command_and_arguments(argv: list[str]) -> tuple[str, list[str]]:
     if _NAME.fullmatch(word) and find_entry_point(_GROUP, word):
         return word, rest
     meant = [name for name in close_matches(word, [*COMMANDS, "help"], 0.7) if _accepts_arguments(name, rest)]
-    if word in _OTHER_AGENTS_COMMANDS and not rest:
-        meant = [_OTHER_AGENTS_COMMANDS[word]]
+    if ours := find_other_programs_command(word, rest):
+        meant = [ours]
     if meant:
         prompt = shlex.quote(" ".join(argv))
         raise UserError(

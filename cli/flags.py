@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from interlock.cli.other_programs import APPROVAL_MODES
 from interlock.cli.parsing import (
     Args,
     Parser,
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 FORMATS = ("text", "json", "stream-json")
 MODE = choice_parser(
     ("default", "auto_edit", "plan", "yolo"),
-    {"autoEdit": "auto_edit", "acceptEdits": "auto_edit", "bypassPermissions": "yolo"},
+    APPROVAL_MODES,
 )
 _LIMITS = ("max_turns", "max_session_turns", "max_tokens", "max_budget_usd", "timeout_s")
 _MANY: Any = {"action": "append", "default": []}
@@ -121,6 +122,29 @@ def add_permission_flags(group: Any) -> None:
     add_flag(group, "--policy FILE", "add policy rules from a TOML file", type=Path, **_MANY)
     add_flag(group, "-s --sandbox", "run shell commands in a sandbox (Linux)")
     add_flag(group, "--skip-trust", "trust this folder's settings for this command only")
+
+
+_TOOL_WORD = re.compile(r"([A-Za-z]\w*)(\(.*\))?", re.DOTALL)
+
+
+def move_tools_from_words(args: argparse.Namespace) -> None:
+    """Move further tools to the flag that was given: Claude Code takes `--allowedTools "Bash(git log:*)" Read Edit`.
+
+    Raises `UserError` if it isn't clear which flag they belong to."""
+    given = [tools for tools in (args.allowed_tools, args.disallowed_tools) if tools]
+    found = [word for word in args.words if given and _is_tool(word)]
+    if found and len(given) > 1:
+        raise UserError(
+            f"{found[0]!r} could be allowed or denied. Join tools with commas: --allowed-tools 'A,B'"
+        )
+    if found:
+        given[0] += found
+        args.words = [word for word in args.words if word not in found]
+
+
+def _is_tool(word: str) -> bool:
+    named = _TOOL_WORD.fullmatch(word)
+    return named is not None and (named[1] in OTHER_NAMES or named[1].startswith("mcp__"))
 
 
 def build_run_options(

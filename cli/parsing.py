@@ -10,22 +10,11 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
+from interlock.cli import other_programs
 from interlock.cli.render.output import result_paint
 from interlock.cli.suggestions import nearest_names_hint
 from interlock.state.errors import UserError
 from interlock.state.text import parse_duration
-
-_OTHER_PROGRAMS_FLAGS = {
-    "--list-sessions": "List runs with: interlock runs",
-    "--delete-session": "Delete a run with: interlock runs rm RUN",
-    "--list-extensions": "There are no extensions; see: interlock tools",
-    "--mcp-config": "Put servers into .mcp.json or settings; see: interlock mcp add --help",
-    "--input-format": "Give input as JSON with: interlock run WORKFLOW --input @FILE",
-    "--all-files": "Name files in the prompt instead",
-    "--checkpointing": "Every run is checkpointed already; see: interlock history latest",
-}
-"""Other agents' flags, and what to use here instead."""
-
 
 _CHOICES = re.compile(r"^[a-z]+(\|[a-z]+)+: ")
 """The name of an argument that is written as its choices, which the message lists."""
@@ -126,7 +115,7 @@ class Parser(argparse.ArgumentParser):
 
     def _raise_unexpected_argument(self, word: str) -> NoReturn:
         flag = word.partition("=")[0]
-        if hint := _OTHER_PROGRAMS_FLAGS.get(flag):
+        if hint := other_programs.FLAGS.get(flag):
             raise UserError(f"No flag {flag!r}. {hint}")
         if flag.startswith("-"):
             raise UserError(

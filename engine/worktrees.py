@@ -1,11 +1,12 @@
 """worktrees: the git worktree of a run: made before the run begins, and taken away again if nothing came of it."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from interlock.engine.options import Options
+from interlock.engine.read import RunRow, list_runs
 from interlock.services.worktrees import (
     GitRepository,
     MadeWorktree,
@@ -27,9 +28,24 @@ class EnteredWorktree:
     repository: GitRepository
     made: MadeWorktree
 
+    @property
+    def notes(self) -> Sequence[str]:
+        """What a person should know of it: a line each."""
+        return self.made.notes
+
+    def remove_if_unused(self) -> bool:
+        """As `remove_if_untouched`, and no run has begun in it."""
+        return not list_runs_in_folder(self.options.home, self.made.path) and self.remove_if_untouched()
+
     def remove_if_untouched(self) -> bool:
         """Remove the worktree if it was made now and nothing was done in it; return whether that was so."""
         return remove_untouched_worktree(self.repository, self.made, git_environment(self.options))
+
+
+def list_runs_in_folder(home: Path, folder: Path) -> list[RunRow]:
+    """Return the runs that work in a folder or below it, the latest changed first."""
+    top = str(folder)
+    return [row for row in list_runs(home) if row.workspace == top or row.workspace.startswith(f"{top}/")]
 
 
 def git_environment(options: Options) -> Mapping[str, str]:

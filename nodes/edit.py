@@ -34,8 +34,10 @@ from interlock.state.edit import FIXER_TIMEOUT_S, GRACE_S, EditState, FixAnswer,
 from interlock.state.journal import JournalRow
 from interlock.state.messages import Message, ToolCall
 from interlock.state.node import Part, node, require_task_id
+from interlock.state.text import replace_surrogates
 from interlock.state.tooling import ToolRun
-from interlock.tools.file_content import TextFile, decode_text_file, line_number_at
+from interlock.state.workspace import NO_CONVENTIONS, FileConventions
+from interlock.tools.file_content import TextFile, TextNotWritable, decode_text_file, line_number_at
 from interlock.tools.matcher.edit import (
     CORRECTIONS,
     EditProblem,
@@ -76,6 +78,7 @@ class Edit:
     data: bytes
     modified_at: float
     strings: EditStrings
+    conventions: FileConventions = NO_CONVENTIONS
 
     @property
     def text(self) -> str:
@@ -139,8 +142,8 @@ async def load_edit(deps: Deps, state: EditState) -> Edit | ToolResult:
     found = await deps.toolset.read_file_to_edit(call, earlier)
     if isinstance(found, ToolResult):
         return found
-    file = None if found.data is None else decode_text_file(found.data)
-    return Edit(found.shown, found.path, file, found.data or b"", found.modified_at, tried)
+    file = None if found.data is None else decode_text_file(found.data, found.conventions, found.shown)
+    return Edit(found.shown, found.path, file, found.data or b"", found.modified_at, tried, found.conventions)
 
 
 def strings_to_try(deps: Deps, state: EditState) -> EditStrings:
@@ -457,9 +460,8 @@ async def apply(state: EditState, runtime: Runtime[Deps]) -> EditState:
 def _apply_edit_to_bytes(edit: Edit, file: TextFile, placed: PlacedEdit) -> bytes | EditProblem:
     try:
         after = file.encode(apply_spans(file, placed.spans))
-    except UnicodeEncodeError as error:
-        text = f"{edit.shown_path!r} is {file.encoding}, which can't hold {error.object[error.start]!r}."
-        return EditProblem("not_text", text)
+    except TextNotWritable as refusal:
+        return EditProblem(refusal.kind, f"{edit.shown_path!r} {refusal}")
     if after == edit.data:
         line = line_number_at(edit.text, placed.spans[0].start)
         text = f"{edit.shown_path!r} would be the same as before: what the edit would give stands at line {line}."
@@ -472,8 +474,8 @@ def _edit_result_message(edit: Edit, file: TextFile, placed: PlacedEdit, after: 
     first = placed.spans[0]
     exact = placed.strategy == "exact" and not placed.correction
     kept = {
-        "new_content": after[len(file.mark) :].decode(file.encoding),
-        "diff": unified_diff(edit.shown_path, edit.data, after),
+        "new_content": replace_surrogates(file.decode(after)),
+        "diff": unified_diff(edit.shown_path, edit.data, after, edit.conventions),
         "old_string": edit.strings.old if exact else edit.text[first.start : first.end],
         "new_string": edit.strings.new if exact else first.new,
     }

@@ -12,13 +12,13 @@ from interlock.nodes.mcp import expand_if_server_prompt
 from interlock.prompts import load_prompt, render_prompt
 from interlock.state.charts import ApprovalModeChart, next_state
 from interlock.state.command import (
-    ARGS,
     CommandOut,
     CommandState,
+    FilledTemplate,
+    TemplatePiece,
+    fill_template,
     is_command_name,
-    shell_lines_of_template,
     split_slash_command,
-    split_template,
 )
 from interlock.state.context import Commands, CustomCommand
 from interlock.state.conversation import (
@@ -35,7 +35,7 @@ from interlock.state.events import AgentBlocked, ErrorEvent
 from interlock.state.hooks import NO_REASON, HookedPrompt, HookOutcome
 from interlock.state.loop_check import RAN_ON
 from interlock.state.main import MainState
-from interlock.state.messages import Message, Origin, TextPart, ToolCall
+from interlock.state.messages import Message, Origin, Part, TextPart, ToolCall
 from interlock.state.names import mcp_server_key
 from interlock.state.node import node, require_task_id
 from interlock.state.plan import MOVES_MARK, PLAN_NAME
@@ -75,7 +75,7 @@ _NEXT = {"policy": "Change the rule", "person": "Approve it next time", "hook": 
     writes=(
         *initial_prompt_state(),
         *("prompt", "asked", "hook_stage", "said", "fed_back", "refused", "head", "stop", "status"),
-        *("unavailable", "next_speaker_check", "plan_phase"),
+        *("unavailable", "next_speaker_check", "plan_phase", "skill_denies"),
     ),
     labels=("prompt", "command", "unusable", "answered", "compress"),
     nondeterministic=True,
@@ -90,6 +90,7 @@ async def open_prompt(state: MainState, runtime: Runtime[Deps]) -> MainState:
         **initial_prompt_state(),
         "stop": "",
         "status": "running",
+        "skill_denies": "",
         "unavailable": {m: how for m, how in state.get("unavailable", {}).items() if how == "run"},
         "plan_phase": phase,
         # A server for one conversation would have to read that again after the check's own request.
@@ -115,28 +116,22 @@ async def open_prompt(state: MainState, runtime: Runtime[Deps]) -> MainState:
 async def _resolve_typed_prompt(
     prompt: str, runtime: Runtime[Deps]
 ) -> tuple[Literal["prompt", "command"], str]:
-    """A command or a prompt, and its record; a server's prompt and a skill are spelled out.
+    """A command or a prompt, and its record; a server's prompt is spelled out.
 
     Raises `UserError` for the name of a command that isn't there or can't be used.
     """
     deps = runtime.context
     typed = deps.transcript.read_message(prompt).content
-    name, args = split_slash_command(typed if isinstance(typed, str) else "")
+    name, _ = split_slash_command(typed if isinstance(typed, str) else "")
     if not name:
         return "prompt", prompt
     commands = deps.context.load_commands()
     for problem in (problem for other, problem in commands.broken.items() if other != name):
         runtime.stream_writer(ErrorEvent(severity="warning", message=problem))
-    if name in commands.usable:
+    if commands.find_command(name):
         return "command", prompt
     if (found := await expand_if_server_prompt(prompt, deps)) != prompt:
         return "prompt", found
-    if name in commands.skills:
-        text = f"Use the skill {name!r}. {args}".strip()
-        before = deps.transcript.read(prompt)[:-1]
-        return "prompt", deps.transcript.append(
-            "", [*before, Message(role="user", origin="person", content=text)]
-        )
     if is_command_name(name):
         raise _unknown_command_error(name, commands, deps.mcp.enabled_server_names())
     return "prompt", prompt
@@ -148,7 +143,9 @@ def _unknown_command_error(name: str, commands: Commands, servers: Collection[st
     if problem := commands.untrusted.get(name):
         return UntrustedError(f"Command {'/' + name!r} can't be used: {problem}")
     prompts = (f"{mcp_server_key(server)}:" for server in servers)
-    known = [*commands.usable, *commands.broken, *commands.skills, *prompts]
+    if problem := commands.hidden.get(name):
+        return InputError(f"Skill {name!r} can't be called by a prompt: {problem}", "prompt")
+    known = [*commands.usable, *commands.broken, *prompts]
     how = "A session's own commands work only there. To send this as a prompt, begin it with another word."
     return InputError(f"No command {'/' + name!r}.{did_you_mean(name, known, 3)} {how}", "prompt")
 
@@ -348,23 +345,25 @@ OUTPUT_HEADING = "Output:\n"
 
 
 @node(
-    reads=("prompt", "approval_mode"),
-    writes=("head", "prompt", "asked", "stop", "stopped_by"),
+    reads=("prompt", "approval_mode", "mode"),
+    writes=("head", "prompt", "asked", "command", "mode", "skill_denies", "stop", "stopped_by"),
     labels=("shell", "text"),
     nondeterministic=True,
 )
 async def expand(state: CommandState, runtime: Runtime[Deps]) -> CommandState:
     """Its shell lines become calls like a model's, decided by rules, hooks and people."""
     deps = runtime.context
-    command, args = _load_command_and_args(state["prompt"], deps)
-    lines = shell_lines_of_template(command.prompt, args)
-    fresh: CommandState = {"stop": "", "stopped_by": ""}
+    command, args = _read_command_and_args(state, deps)
+    fresh: CommandState = {
+        "stop": "",
+        "stopped_by": "",
+        "command": deps.transcript.append("", [Message(role="system", content=command.model_dump_json())]),
+        **_command_restrictions(command, state, runtime),
+    }
+    lines = [piece.text for piece in _fill_command(command, args, deps).pieces if piece.kind == "shell"]
     if not lines:
-        return {
-            **fresh,
-            "label": "text",
-            **await _expand_command_template(state["prompt"], command, args, [], deps),
-        }
+        text = await _expand_command_template(state["prompt"], command, args, [], deps)
+        return {**fresh, "label": "text", **text}
     calls = tuple(
         ToolCall(id=f"command.{place}", name="run_shell_command", args={"command": line})
         for place, line in enumerate(lines)
@@ -373,11 +372,28 @@ async def expand(state: CommandState, runtime: Runtime[Deps]) -> CommandState:
     return {**fresh, "label": "shell", "head": head}
 
 
-@node(reads=("prompt", "head"), writes=("prompt", "asked"), nondeterministic=True)
+def _command_restrictions(
+    command: CustomCommand, state: CommandState, runtime: Runtime[Deps]
+) -> CommandState:
+    """The mode of work and the tools that a command restricts a prompt to. A mode that was chosen stays."""
+    found: CommandState = {}
+    if command.denied_tools:
+        found["skill_denies"] = ",".join(command.denied_tools)
+    if command.mode and command.mode != state.get("mode"):
+        known = runtime.context.modes.find_mode(command.mode) is not None
+        if known and not state.get("mode"):
+            return {**found, "mode": command.mode}
+        why = f"this run is in mode {state.get('mode')!r}" if known else "no mode has this name"
+        text = f"/{command.name} asks for mode {command.mode!r}, but {why}. It runs without it."
+        runtime.stream_writer(ErrorEvent(severity="warning", message=text))
+    return found
+
+
+@node(reads=("prompt", "command", "head"), writes=("prompt", "asked"), nondeterministic=True)
 async def fill(state: CommandState, runtime: Runtime[Deps]) -> CommandState:
     """Put the output of its shell lines into the text; a refused line says so in its place."""
     deps = runtime.context
-    command, args = _load_command_and_args(state["prompt"], deps)
+    command, args = _read_command_and_args(state, deps)
     found = [m for m in deps.transcript.read(state["head"]) if m.role == "tool"]
     answers = [m.text.removeprefix(OUTPUT_HEADING).rstrip("\n") for m in found]
     return await _expand_command_template(state["prompt"], command, args, answers, deps)
@@ -387,9 +403,12 @@ def route_after_command(state: CommandOut) -> Literal["filled", "stop"]:
     return "stop" if state.get("stop") else "filled"
 
 
-def _load_command_and_args(prompt: str, deps: Deps) -> tuple[CustomCommand, str]:
-    name, args = split_slash_command(deps.transcript.read_message(prompt).text)
-    command = deps.context.load_commands().usable.get(name)
+def _read_command_and_args(state: CommandState, deps: Deps) -> tuple[CustomCommand, str]:
+    """The command as it was when its prompt was opened, else as its file is now."""
+    name, args = split_slash_command(deps.transcript.read_message(state["prompt"]).text)
+    if record := state.get("command"):
+        return CustomCommand.model_validate_json(deps.transcript.read_message(record).text), args
+    command = deps.context.load_commands().find_command(name)
     if command is None:
         raise RunError(
             f"Command {'/' + name!r} was removed after its prompt was given. Put it back, then resume."
@@ -397,24 +416,54 @@ def _load_command_and_args(prompt: str, deps: Deps) -> tuple[CustomCommand, str]
     return command, args
 
 
+def _fill_command(command: CustomCommand, args: str, deps: Deps) -> FilledTemplate:
+    folder = str(deps.info.workspace)
+    variables = {
+        "CLAUDE_SKILL_DIR": command.skill_folder,
+        "CLAUDE_PROJECT_DIR": folder,
+        "CLAUDE_SESSION_ID": deps.info.run,
+        "workspaceFolder": folder,
+        "workspaceFolderBasename": deps.info.workspace.name,
+    }
+    return fill_template(command, args, variables)
+
+
 async def _expand_command_template(
     prompt: str, command: CustomCommand, args: str, answers: Sequence[str], deps: Deps
 ) -> CommandState:
     """The expanded prompt. Inserted text isn't expanded again: a file can't refer to another."""
     left = iter(answers)
+    filled = _fill_command(command, args, deps)
     texts: list[str] = []
-    for piece in split_template(command.prompt):
+    if folder := command.skill_folder:
+        texts.append(load_prompt("context/skill").render(name=command.name, folder=folder) + "\n")
+    for piece in filled.pieces:
         if piece.kind == "text":
-            texts.append(piece.text.replace(ARGS, args))
+            texts.append(piece.text)
         elif piece.kind == "shell":
             texts.append(next(left, ""))
         else:
-            reference = await deps.context.resolve_path_reference(piece.text.replace(ARGS, args))
-            shown = "".join(part.text for part in reference.parts if isinstance(part, TextPart))
-            texts.append(shown.strip() or f"[{piece.text} isn't shown: {reference.reason}]")
-    if args and ARGS not in command.prompt:
+            texts.append(await _insert_file(piece, deps))
+    if not filled.has_all_arguments:
         texts.append("\n\n" + load_prompt("context/command").render(name=command.name, args=args))
-    part = TextPart(text=replace_surrogates("".join(texts)), section=f"/{command.name}")
+    text = TextPart(text=replace_surrogates("".join(texts)), section=f"/{command.name}")
     before = deps.transcript.read(prompt)[:-1]
-    record = deps.transcript.append("", [*before, Message(role="user", origin="person", content=(part,))])
+    content = (text, *await _files_named_by_arguments(args, deps))
+    record = deps.transcript.append("", [*before, Message(role="user", origin="person", content=content)])
     return {"prompt": record, "asked": record}
+
+
+async def _insert_file(piece: TemplatePiece, deps: Deps) -> str:
+    """The text of a file that a command names; of a mention that names none, the mention."""
+    reference = await deps.context.resolve_path_reference(piece.text)
+    shown = "".join(part.text for part in reference.parts if isinstance(part, TextPart)).strip()
+    if piece.kind == "mention":
+        return f"@{piece.text}\n{shown}\n" if shown and reference.status == "file" else f"@{piece.text}"
+    return shown or f"[{piece.text} isn't shown: {reference.reason}]"
+
+
+async def _files_named_by_arguments(args: str, deps: Deps) -> Sequence[Part]:
+    """The files that a person names by `@path` behind a command's name."""
+    parts = [part for found in await deps.context.resolve_prompt_references(args) for part in found.parts]
+    heading = TextPart(text=f"\n\n{render_prompt('context/files', problems='')}\n", section="files")
+    return [heading, *parts] if parts else []

@@ -2,6 +2,7 @@
 of the others from its name to `ready`, or to an answer without execution."""
 
 from collections.abc import Callable, Sequence
+from fnmatch import fnmatchcase
 from typing import Literal
 
 from langgraph.runtime import Runtime
@@ -216,7 +217,7 @@ def _redirect_to_plans_and_get_attempt(
 
 
 @node(
-    reads=(*CALL, "mode", "status"),
+    reads=(*CALL, "mode", "skill_denies", "status"),
     writes=("status",),
     labels=("valid", "in a mode", "invalid"),
     moves=("fail",),
@@ -226,26 +227,37 @@ async def validate(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
     deps, _, call = load_deps_key_and_call(state, runtime)
     problem = deps.toolset.find_call_problem(call)
     if problem is None:
-        return {"label": "in a mode" if state.get("mode") else "valid"}
+        return {"label": "in a mode" if state.get("mode") or state.get("skill_denies") else "valid"}
     return answer_call_without_running(
         deps, state, call, error_result("invalid_tool_params", problem), "invalid"
     )
 
 
 @node(
-    reads=(*CALL, "mode", "status"),
+    reads=(*CALL, "mode", "skill_denies", "status"),
     writes=("status",),
     labels=("allowed", "restricted"),
     nondeterministic=True,
     moves=("fail",),
 )
 async def check_mode(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
-    """Refuse tools and files that the mode of work doesn't have."""
+    """Refuse tools and files that the mode of work doesn't have, and tools that a skill of this prompt forbids."""
     deps, _, call = load_deps_key_and_call(state, runtime)
     refusal = mode_refusal_or_noop_result(deps, state.get("mode", ""), call)
+    refusal = refusal or _skill_refusal(deps, state.get("skill_denies", ""), call)
     if refusal is None:
         return {"label": "allowed"}
     return answer_call_without_running(deps, state, call, refusal, "restricted")
+
+
+def _skill_refusal(deps: Deps, denied: str, call: CallView) -> ToolResult | None:
+    """The answer to a call of a tool that a skill forbids; `mcp_SERVER_*` names all of a server's."""
+    info = deps.toolset.find_tool_info(call.name)
+    names = {call.name, info.name if info else call.name}
+    if any(fnmatchcase(name, pattern) for name in names for pattern in denied.split(",")):
+        text = f"A skill that is followed here forbids `{call.name}` until the next prompt."
+        return error_result("mode_restriction", text)
+    return None
 
 
 @node(

@@ -29,7 +29,8 @@ from interlock.services.policy.rule_files import (
 from interlock.services.trust import ignored_files_warning, is_trusted, list_files_needing_trust
 
 if TYPE_CHECKING:
-    from interlock.services.context.definitions import Loaded, Skill
+    from interlock.services.context.definition_files import Folders, Loaded
+    from interlock.services.context.skills import Skill
     from interlock.services.policy.modes import ModeRegistry
     from interlock.services.policy.rule import Rule
     from interlock.state.context import Commands
@@ -119,16 +120,28 @@ class Configuration:
         return load_hooks(self.loaded_settings.hooks, self.environment.values)
 
     @_cached_property_tracking_reads
-    def agents(self) -> "Loaded[AgentDefinition]":
-        from interlock.services.context.definitions import load_agents  # deferred: few commands show any
+    def definition_folders(self) -> "Folders":
+        """Where skills, commands and sub-agents may stand: those of the repository count in its subfolders, too."""
+        from interlock.services.context.definition_files import Folders, find_parents_in_repository
 
-        return load_agents(*self._at, self.is_workspace_trusted)
+        root, home = self._at
+        decided, parents = self.sources.trusted, find_parents_in_repository(root, home)
+        counts = {p: is_trusted(p, home) if decided is None else decided for p in parents}
+        trusted, above = self.is_workspace_trusted, [p for p in parents if counts[p]]
+        ignored = [*([] if trusted else [root]), *(p for p in parents if not counts[p])]
+        return Folders(root, home, trusted, tuple(above), tuple(ignored))
+
+    @_cached_property_tracking_reads
+    def agents(self) -> "Loaded[AgentDefinition]":
+        from interlock.services.context.agents import load_agents  # deferred: few commands show any
+
+        return load_agents(self.definition_folders)
 
     @_cached_property_tracking_reads
     def skills(self) -> "Loaded[Skill]":
-        from interlock.services.context.definitions import load_skills
+        from interlock.services.context.skills import load_skills
 
-        return load_skills(*self._at, self.is_workspace_trusted)
+        return load_skills(self.definition_folders)
 
     @_cached_property_tracking_reads
     def modes(self) -> "tuple[ModeRegistry, list[str]]":
@@ -138,9 +151,9 @@ class Configuration:
 
     @_cached_property_tracking_reads
     def commands(self) -> "Commands":
-        from interlock.services.context.definitions import load_commands
+        from interlock.services.context.commands import load_commands
 
-        return load_commands(*self._at, self.is_workspace_trusted)
+        return load_commands(self.definition_folders, self.skills.by_name)
 
     @_cached_property_tracking_reads
     def rule_places(self) -> RulePlaces:

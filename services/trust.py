@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from interlock.services.config.formats import load_dotenv, parse_yaml, split_front_matter
 from interlock.services.config.server_files import FORMATS, find_server_format, read_server_tables
 from interlock.services.config.settings import FOLDERS, load_settings, read_json_object
+from interlock.services.files.agent_files import AgentFileKind
 from interlock.services.files.disk import make_private_directory, read_file
 from interlock.services.files.filesystem import lock_folder, replace_private_file_holding_lock
 from interlock.services.files.linked_worktree import find_linked_worktree
@@ -366,31 +367,77 @@ def list_files_needing_trust(
     found += [file for file in _other_agents_files(root) if file not in found]
     found += load_dotenv(start=root, home=home, env={}, trusted=False).ignored
     found += list_workspace_rule_files(root, home)
-    files = [ProjectFile(file, tuple(describe_file_effects(file))) for file in dict.fromkeys(found)]
-    return files + _list_instruction_files(root, home, settings, needing_trust=True)
+    files = [ProjectFile(file, tuple(describe_file_effects(file))) for file in found]
+    more = [*_list_definition_files(root, home), *_list_waiting_instructions(root, home, settings)]
+    return [*files, *map(ProjectFile, more)]
 
 
-def _list_instruction_files(
-    root: Path, home: Path, settings: ContextSettings | None, *, needing_trust: bool
-) -> list[ProjectFile]:
-    """List the project's memory and rule files, with what they would come to in a trusted folder."""
-    from interlock.services.context.instructions import describe_memory_file, describe_rule, load_instructions
+def _list_waiting_instructions(root: Path, home: Path, settings: ContextSettings | None) -> list[Path]:
+    """Return the memory and rule files that count only in a trusted folder."""
+    from interlock.services.context.instructions import load_instructions
     from interlock.services.context.memory import UNTRUSTED
 
+    found = load_instructions([root], home, settings or ContextSettings.default(), trusted=False)
+    return [file.path for file in (*found.memory, *found.rules) if file.unused == UNTRUSTED]
+
+
+def _describe_instructions(
+    root: Path, home: Path, settings: ContextSettings | None
+) -> dict[Path, ProjectFile]:
+    """Return what the project's memory and rule files come to in a trusted folder, those of folders below it, too."""
+    from interlock.services.context.instructions import describe_memory_file, describe_rule, load_instructions
+    from interlock.services.context.memory import MemoryFile
+    from interlock.services.context.nested_instructions import find_nested_instructions
+
     chosen = settings or ContextSettings.default()
-    trusted = load_instructions([root], home, chosen, trusted=True)
-    before = load_instructions([root], home, chosen, trusted=False)
-    waiting = {file.path for file in (*before.memory, *before.rules) if file.unused == UNTRUSTED}
-    rows = [
-        *((f.path, describe_memory_file(f).text.removeprefix(f"{f.path}: ")) for f in trusted.memory),
-        *((r.path, describe_rule(r)) for r in trusted.rules),
-    ]
-    own = {file.path for file in (*trusted.memory, *trusted.rules) if file.level == "global"}
-    return [
-        ProjectFile(path, (f"instructions for the model: {text}",))
-        for path, text in rows
-        if path not in own and (path in waiting) == needing_trust
-    ]
+    loaded = load_instructions([root], home, chosen, trusted=True)
+    found: dict[Path, ProjectFile] = {}
+    for file in (*loaded.memory, *loaded.rules, *find_nested_instructions(root, chosen, loaded.included)):
+        is_memory = isinstance(file, MemoryFile)
+        row = describe_memory_file(file, root) if is_memory else describe_rule(file, root)
+        if file.level == "project":
+            found[file.path] = ProjectFile(file.path, (f"instructions for the model: {row}",))
+    return found
+
+
+def _list_definition_files(root: Path, home: Path) -> list[Path]:
+    """Return the files that define skills, commands and sub-agents. What they do is described only for `trust`."""
+    from interlock.services.context.definition_files import Folders, find_ignored_files
+
+    folders = Folders(root, home, trusted=False, ignored=() if root == home else (root,))
+    kinds: tuple[AgentFileKind, ...] = ("skills", "commands", "agents")
+    return [file.path for kind in kinds for file in find_ignored_files(kind, folders)]
+
+
+def _describe_definitions(root: Path, home: Path) -> dict[Path, ProjectFile]:
+    """Return what the files that define skills, commands and sub-agents do, those of the repository around a folder and
+    of folders below it, too."""
+    from interlock.services.context.definition_files import Folders, find_parents_in_repository
+    from interlock.services.context.definitions import list_definition_uses, list_nested_skill_uses
+
+    if root == home:
+        return {}
+    parents = tuple(find_parents_in_repository(root, home))
+    uses = [*list_definition_uses(Folders(root, home, True, parents)), *list_nested_skill_uses(root)]
+    found: dict[Path, ProjectFile] = {}
+    for use in uses:
+        file = use.use.file
+        if file.in_home:
+            continue
+        lines = [*use.effects, *use.use.notes]
+        if use.use.problem:
+            lines.append(f"not used; {use.use.problem}")
+        elif file.base in parents:
+            trusted = is_trusted(file.base, home)
+            lines.append(
+                f"{file.base} is trusted, so it counts"
+                if trusted
+                else f"counts if {file.base} is trusted, too"
+            )
+        elif file.base != root:
+            lines.append(f"counts for files in {display_path(file.base, root)}")
+        found[file.path] = ProjectFile(file.path, tuple(lines))
+    return found
 
 
 def _other_agents_files(folder: Path) -> Iterator[Path]:
@@ -405,9 +452,11 @@ def list_files_shown_for_trust(
     in any folder, and the graphs that could then be run by name."""
     listing = root / LISTING
     graphs = [ProjectFile(listing, tuple(describe_file_effects(listing)))] if listing.is_file() else []
-    free = _list_instruction_files(root, home, settings, needing_trust=False)
-    needing = list_files_needing_trust(root, home, settings)
-    files = [*needing, *free, *_repository_files_needing_trust(root, home), *graphs]
+    definitions = {**_describe_definitions(root, home), **_describe_instructions(root, home, settings)}
+    needing = [
+        file for file in list_files_needing_trust(root, home, settings) if file.path not in definitions
+    ]
+    files = [*needing, *_repository_files_needing_trust(root, home), *definitions.values(), *graphs]
     notes = _notes_on_settings(root, home)
     return [file._replace(runs=(*file.runs, *_notes_about(file.path, notes))) for file in files]
 

@@ -1,6 +1,6 @@
 """context: state, input and output of a conversation's opening, and the parts it is built from."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple
 from pydantic import BaseModel, Field, JsonValue
 from typing_extensions import TypedDict
 
-from interlock.state.messages import Part
+from interlock.state.messages import Frozen, Part
 from interlock.state.run import HistoryMessage, Labelled, WorkflowInput, WorkflowOutput
 from interlock.state.system_prompt import PromptKind
 
@@ -125,14 +125,28 @@ class IdeState(TypedDict):
     """The file in focus: path, cursor, selection; empty: none."""
 
 
-@dataclass(frozen=True)
-class CustomCommand:
-    """A named prompt of the user's or the project's."""
+Dialect = Literal["gemini", "claude", "codex", "opencode", "copilot", "plain"]
+"""How a command's text writes arguments, shell lines and files: as which program reads it."""
+
+
+class CustomCommand(Frozen):
+    """A named prompt of the user's or the project's, or a skill, which a person may call in the same way."""
 
     name: str
     prompt: str
-    description: str
+    description: str = ""
     source: str
+    dialect: Dialect = "gemini"
+    argument_hint: str = ""
+    """What to type behind the name, for people."""
+    argument_names: tuple[str, ...] = ()
+    """Names by which the text refers to the first arguments."""
+    mode: str = ""
+    """The mode of work that it wants; empty: any."""
+    denied_tools: tuple[str, ...] = ()
+    """Tools that may not be called until the next prompt."""
+    skill_folder: str = ""
+    """The folder of a skill; empty: it is none."""
 
 
 class Commands(NamedTuple):
@@ -143,8 +157,13 @@ class Commands(NamedTuple):
     """Name → one line that says why its file was ignored."""
     untrusted: Mapping[str, str]
     """The same for files of a folder that isn't trusted."""
-    skills: Collection[str]
-    """Names of skills, by which prompts may call for them."""
+    hidden: Mapping[str, str]
+    """The same for skills that only a model may call."""
+    other_names: Mapping[str, str]
+    """Names that other programs give a command → ours."""
+
+    def find_command(self, name: str) -> CustomCommand | None:
+        return self.usable.get(name) or self.usable.get(self.other_names.get(name, ""))
 
 
 UNDONE = "undone"

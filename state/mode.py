@@ -36,7 +36,7 @@ ALWAYS = frozenset(
     {
         *("ask_followup_question", "ask_user", "attempt_completion", "switch_mode", "new_task"),
         *("update_todo_list", "write_todos", "update_scratchpad", "complete_task", "invoke_agent"),
-        "activate_skill",
+        *("activate_skill", "find_skills"),
         *("enter_plan_mode", "exit_plan_mode"),
     }
 )

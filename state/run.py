@@ -83,6 +83,8 @@ class RunChannels(TypedDict, total=False):
     """Slug of the mode of work (`state/mode.py`); empty: none, so nothing is restricted."""
     protocol: Annotated[str, keep_newest]
     """`Protocol`; empty: native."""
+    skill_denies: Annotated[str, keep_newest]
+    """Tools that skills of this prompt forbid, with commas; empty: none."""
 
 
 HookEvent = Literal[

@@ -200,6 +200,12 @@ class ContextSettings(Section):
         return ["GEMINI.md", "AGENTS.md", "CLAUDE.md"] if chosen is None else chosen
 
 
+class FilesSettings(Section):
+    encodings: dict[str, str] = Field(default_factory=dict[str, str])
+    """Pattern of files, as in `.gitignore`, → their encoding, such as `"*.txt": "gb18030"`: where a file's bytes don't
+    tell. The last pattern that matches counts."""
+
+
 class SearchSettings(Section):
     embeddings: str = ""
     """Embedding model compared besides words: a Gemini id, `openai:MODEL` (at OPENAI_BASE_URL, any server) or
@@ -512,6 +518,7 @@ class Settings(Section):
     worktree: WorktreeSettings = Field(default_factory=WorktreeSettings.default)
     ide: IdeSettings = Field(default_factory=IdeSettings.default)
     context: ContextSettings = Field(default_factory=ContextSettings.default)
+    files: FilesSettings = Field(default_factory=FilesSettings.default)
     search: SearchSettings = Field(default_factory=SearchSettings.default)
     mcp: McpSettings = Field(default_factory=McpSettings.default)
     mcp_servers: dict[str, McpServer] = Field(default_factory=dict[str, McpServer], alias="mcpServers")

@@ -38,7 +38,8 @@ BUILT_IN = "interlock"
 class AgentDefinition(Frozen):
     """One kind of agent, as described by a Markdown file."""
 
-    name: str = Field(pattern=r"^[a-z0-9][a-z0-9_-]*$")
+    name: str = Field(min_length=1)
+    """Letters, digits, blanks and some signs, but no colon, slash or quote: it stands in paths and rules."""
     description: str = Field(min_length=1)
     tools: tuple[str, ...] | None = None
     """Names of tools it may call; None: all except those that start agents or change plan mode."""
@@ -58,6 +59,12 @@ class AgentDefinition(Frozen):
     system_prompt: str
     source: str = BUILT_IN
     """The file it was read from."""
+    without_tools: tuple[str, ...] = ()
+    """Tools that it may not call."""
+    only_reads: bool = False
+    """It has no tool that writes or runs something."""
+    only_for_persons: bool = False
+    """Models can't start it."""
 
 
 class AgentInstance(Frozen):

@@ -25,7 +25,7 @@ from interlock.state.events import Emit
 from interlock.state.messages import Feature, Message, ToolDeclaration
 from interlock.state.search import CodeIndex
 from interlock.state.settings import Settings
-from interlock.state.workspace import Workspace
+from interlock.state.workspace import NO_CONVENTIONS, FileConventions, Workspace
 
 
 @dataclass(frozen=True)
@@ -285,6 +285,7 @@ class TargetFile:
     """None: no file."""
     modified_at: float
     """Last modification in Unix seconds; 0: not on disk."""
+    conventions: FileConventions = NO_CONVENTIONS
 
 
 class Toolset(Protocol):

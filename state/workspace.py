@@ -2,8 +2,9 @@
 
 from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 from interlock.state.errors import ToolError
 
@@ -41,6 +42,26 @@ class Protection(NamedTuple):
     """The protected part of the path."""
     what: str
     """What it is, for people."""
+
+
+@dataclass(frozen=True)
+class FileConventions:
+    """What a project and its user say about a file, which may not exist yet. Empty: nothing."""
+
+    working_tree_encoding: str = ""
+    """The attribute of this name in `.gitattributes`."""
+    confirmed_encoding: str = ""
+    """What a person confirmed, or the setting `files.encodings` says."""
+    charset: str = ""
+    """The property of this name in `.editorconfig`."""
+    line_end: Literal["", "\n", "\r\n", "\r"] = ""
+    line_end_source: str = ""
+    final_newline: bool | None = None
+    indent: str = ""
+    """A level of indentation: tabs or spaces."""
+
+
+NO_CONVENTIONS = FileConventions()
 
 
 class Buffers(Protocol):
@@ -104,6 +125,10 @@ class Workspace(Protocol):
 
     def display_path(self, path: Path) -> str:
         """Posix path relative to the workspace, or absolute in an included directory; for people and models."""
+        ...
+
+    def read_conventions(self, path: Path) -> FileConventions:
+        """What `.gitattributes`, `.editorconfig` and settings say about a file."""
         ...
 
     def is_ignored(self, path: Path, *, git: bool = True) -> bool:

@@ -11,8 +11,10 @@ from interlock.engine import Decision, Outcome, resume_sync, run_sync
 from interlock.engine.diagrams import declared_edges, taken_edges
 from interlock.engine.read import list_step_rows
 from interlock.engine.read.run_path import build_run_path
-from interlock.services.context.definitions import load_commands
-from interlock.state.command import shell_lines_of_template, split_slash_command, split_template
+from interlock.services.context.commands import load_commands
+from interlock.services.context.definition_files import Folders
+from interlock.state.command import fill_template, split_slash_command, split_template
+from interlock.state.context import CustomCommand
 
 pytestmark = pytest.mark.usefixtures("nodes_declare_what_they_ask")
 
@@ -157,7 +159,15 @@ def test_a_skill_is_called_by_its_name(place: Place) -> None:
         place.folder / "user/.gemini/skills/review/SKILL.md",
         "---\nname: review\ndescription: how we review\n---\nRead it twice.",
     )
-    assert asked(play(place, "/review @a.txt")[0]) == "Use the skill 'review'. @a.txt"
+    (place.work / "a.txt").write_text("the file")
+    text = asked(play(place, "/review @a.txt")[0])
+    folder = place.folder / "user/.gemini/skills/review"
+    assert text.startswith(
+        f"The user calls the skill `review`, whose files are in {folder}. Follow its instructions:\n"
+    )
+    assert (
+        "\nRead it twice.\n\nThe user typed: /review @a.txt" in text and "--- a.txt ---\n\nthe file" in text
+    )
 
 
 @pytest.mark.sample(2)
@@ -175,7 +185,7 @@ def test_a_file_that_is_no_command_is_one_line_and_the_others_work(
     place: Place, text: str, says: str
 ) -> None:
     file = put(place.folder / "user/.gemini/commands/odd.toml", text)
-    found = load_commands(place.work, place.folder / "user", False)
+    found = load_commands(Folders(place.work, place.folder / "user", False), {})
     problem = found.broken["odd"]
     assert {*found.usable} == {"plain", "bare", "git:told"}
     assert problem.startswith(f"{file} was ignored: ") and says in problem and "\n" not in problem
@@ -194,7 +204,8 @@ def test_a_text_is_cut_at_its_marks_and_arguments_are_one_word_of_a_shell() -> N
     ]
     long = "!{" * 100_000 + "}"  # by the square of its length it would take an hour
     assert [(p.kind, len(p.text)) for p in split_template(long)] == [("text", 199_998), ("shell", 0)]
-    assert shell_lines_of_template("!{echo {{args}}}", "a'b; c") == ["echo 'a'\"'\"'b; c'"]
+    command = CustomCommand(name="x", prompt="!{echo {{args}}}", source="x.toml")
+    assert [p.text for p in fill_template(command, "a'b; c").pieces] == ["echo 'a'\"'\"'b; c'"]
     assert [split_slash_command(p) for p in ("/a b c", "/a\nb", "a /b", "/")] == [
         ("a", "b c"),
         ("a", "b"),

@@ -57,6 +57,8 @@ def commands_of(config: RunConfig) -> list[str]:
         flags=PromptFlags(None, None, None),
         home=options.user_home,
         trusted=config.trusted,
+        definition_folders=config.definition_folders,
+        skills=config.skills,
     )
     return [command.prompt for command in context.load_commands().usable.values()]
 
@@ -208,11 +210,12 @@ def test_a_file_that_is_added_changed_replaced_or_removed_counts_at_once(
     assert now() == added, "written in place, with the time of before"
     file.unlink()
     assert now() == without
-    put(tmp_path / "elsewhere", text[0])
-    file.symlink_to(tmp_path / "elsewhere")
+    # A link of a project's skill, command or agent may not lead out of the project.
+    elsewhere = put(tmp_path / ("work/elsewhere" if name.startswith("work") else "elsewhere"), text[0])
+    file.symlink_to(elsewhere)
     if kind not in ("instructions that another file brings", "modes of the project"):
         assert now() == added, "a link to it"
-    (tmp_path / "elsewhere").write_text(text[1])
+    elsewhere.write_text(text[1])
     assert now() != added or kind.startswith(("instr", "modes of the p")), "what the link leads to"
 
 

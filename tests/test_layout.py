@@ -66,8 +66,8 @@ ENGINE_ORDER = (
     "store",
     "audit",
     "options",
-    "worktrees",
     "read",
+    "worktrees",
     *("graph_files", "workflows", "diagrams", "run_files"),
     "driver",
     "rebuild",
@@ -78,7 +78,7 @@ ENGINE_ORDER = (
 )
 """The rooms and modules of `engine/`: each may import those before it. `engine` is the door, `engine/__init__.py`."""
 CLI_ORDER = (
-    *("suggestions", "version", "terminal", "warm", "startup"),
+    *("other_programs", "suggestions", "version", "terminal", "warm", "startup"),
     "render",
     *("inputs", "parsing", "flags", "decisions"),
     *("catalog", "completions", "driving"),

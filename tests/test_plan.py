@@ -219,6 +219,7 @@ ARGS: dict[str, dict[str, Any]] = {
     "web_search": {"query": "x"},
     "codebase_search": {"query": "x"},
     "activate_skill": {"name": "x"},
+    "find_skills": {"words": "x"},
     # Not in `main`; `test_nothing_leaks.py` shows that policy allows only those that read.
     "apply_diff": {"path": "a.py", "diff": "x"},
     "insert_content": {"path": "a.py", "line": 0, "content": "x"},

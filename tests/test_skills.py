@@ -70,11 +70,9 @@ def test_an_untrusted_projects_skill_cannot_be_read(place: Place) -> None:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("no front matter", "expected YAML front matter"),
-        ("---\nname: x\n---\n", "'description' is missing"),
-        ("---\nname: [x]\ndescription: d\n---\n", "'name' is ['x'], expected a string"),
-        ("---\n- x\n---\n", "isn't a mapping"),
-        ("---\na: &a [*a]\n---\n", "its front matter"),
+        ("---\nname: x\n---\n", "it has no 'description' and no text"),
+        ("---\na: &a [*a]\n---\n", "it has no 'description' and no text"),
+        ("x" * 256_001, "it is larger than 256,000 bytes"),
     ],
 )
 def test_a_file_of_no_use_is_one_warning_and_the_others_work(place: Place, text: str, problem: str) -> None:

@@ -5,6 +5,7 @@ NAMES = (
     "write_file",
     *("replace", "run_shell_command", "web_fetch", "web_search", "save_memory", "write_todos", "ask_user"),
     *("enter_plan_mode", "exit_plan_mode", "codebase_investigator", "invoke_agent", "activate_skill"),
+    "find_skills",
     *("complete_task", "update_scratchpad"),
     *("apply_diff", "insert_content", "search_files", "list_files", "list_code_definition_names"),
     *("fetch_instructions", "browser_action", "generate_image", "execute_command", "write_to_file"),

@@ -102,7 +102,7 @@ class AppliedBlocks:
 
 def apply_blocks(display_path: str, file: TextFile, blocks: list[Block], work: WorkBudget) -> AppliedBlocks:
     """Apply each block independently, from the top of the file; those without a place don't affect the others."""
-    whole = file if file.raw.endswith("\n") or not file.raw else replace(file, raw=file.raw + file.newline)
+    whole = file if file.text.endswith("\n") or not file.raw else replace(file, raw=file.raw + file.newline)
     made = AppliedBlocks(whole, file, work)
     for number, block in sorted(enumerate(blocks, 1), key=lambda one: one[1].line):
         made.work.check()

@@ -219,6 +219,20 @@ ACTIVATE_SKILL = Tool(
 )
 
 
+class FindSkillsArgs(Args):
+    words: str = Field(min_length=1, description="Words of the skill's name or description; any number.")
+
+
+FIND_SKILLS = Tool(
+    name="find_skills",
+    description="Lists the skills whose names or descriptions hold these words, with their whole descriptions.",
+    args=FindSkillsArgs,
+    risk="read",
+    summary=lambda args: f"Find skills: {args.words}",
+    run=make_run_that_returns(error_result("no_skill", "No skills are available.")),
+)
+
+
 class UseMcpToolArgs(Args):
     server_name: str = Field(min_length=1, description="Name of the server.")
     tool_name: str = Field(min_length=1, description="Name of its tool, as the server has it.")

@@ -2,50 +2,119 @@
 window; turn pictures and PDFs, recognised by their bytes, into parts for models."""
 
 import base64
+import codecs
+import json
 import mimetypes
+from array import array
 from bisect import bisect_left
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from interlock.state.messages import DataPart
+from interlock.state.text import replace_surrogates
+from interlock.state.workspace import NO_CONVENTIONS, FileConventions
+from interlock.tools.encodings import Encoding, decode_bytes
 
-# Longest first: the UTF-32 BOM starts with the UTF-16 one.
-_MARKS = (
-    (b"\xff\xfe\x00\x00", "utf-32-le"),
-    (b"\x00\x00\xfe\xff", "utf-32-be"),
-    (b"\xef\xbb\xbf", "utf-8"),
-    (b"\xff\xfe", "utf-16-le"),
-    (b"\xfe\xff", "utf-16-be"),
-)
-_SNIFFED = 8192
-_CONTROLS = frozenset(range(32)) - frozenset(b"\t\n\r\f\v\b\x1b")
-_MOST_CONTROLS = 0.1
-"""Share of control characters above which bytes without NUL are considered binary."""
+_UTF_8 = Encoding()
+
+_PLACEHOLDER = "\ufffd"
+"""Stands in a text for a byte that isn't UTF-8."""
+_MOST_COMPARED = 200_000_000
+"""Product of two texts' lengths up to which they are compared: 25 MB and a few ms."""
+
+
+class TextNotWritable(ValueError):  # noqa: N818 - a refusal, not a fault
+    """Text that a file's encoding can't hold, or must not, as it is a guess. The message begins with the file."""
+
+    def __init__(self, kind: str, reason: str) -> None:
+        super().__init__(reason)
+        self.kind = kind
 
 
 @dataclass(frozen=True)
 class TextFile:
-    """A decoded file. `raw` has the original line endings, without the BOM."""
+    """A decoded file. `raw` has the original line endings, without the BOM; bytes that can't be decoded are surrogates.
+
+    Kept characters keep their bytes, whatever becomes of others.
+    """
 
     raw: str
-    encoding: str = "utf-8"
+    encoding: Encoding = _UTF_8
     mark: bytes = b""
+    body: bytes = field(default=b"", repr=False)
+    """The file's bytes without the BOM; only needed where `encoding` isn't plain."""
+    name: str = ""
+    line_end: str = ""
+    """Line ending of a file that has none yet; empty: LF."""
 
     @cached_property
     def text(self) -> str:
         """The text with LF line endings: what models read and match against."""
-        return self.raw.replace("\r\n", "\n")
+        plain = self.raw.replace("\r\n", "\n")
+        plain = plain.replace("\r", "\n") if self.newline == "\r" else plain
+        return _hide_escaped_bytes(plain) if self.encoding.errors == "surrogateescape" else plain
 
     @cached_property
     def newline(self) -> str:
-        """The most common line ending."""
+        """The most common line ending. CR is one only in a file without LF."""
         crlf = self.raw.count("\r\n")
-        return "\r\n" if crlf > self.raw.count("\n") - crlf else "\n"
+        lf = self.raw.count("\n")
+        if not lf:
+            return "\r" if "\r" in self.raw else self.line_end or "\n"
+        return "\r\n" if crlf > lf - crlf else "\n"
 
     def encode(self, raw: str) -> bytes:
-        """Encode other text in this file's encoding. Raises `UnicodeEncodeError` if it can't represent it."""
-        return self.mark + raw.encode(self.encoding)
+        """Encode other text in this file's encoding. Raise `TextNotWritable` if it can't, or must not, represent it."""
+        if self.encoding.errors == "surrogateescape" and raw.count(_PLACEHOLDER) > self.raw.count(
+            _PLACEHOLDER
+        ):
+            why = f"has bytes that aren't text, shown as {_PLACEHOLDER!r}; leave those where they are, and write none."
+            raise TextNotWritable("not_text", why)
+        pieces = self._encode_text(raw) if self.encoding.is_plain else b"".join(self._encode_pieces(raw))
+        if self.decode(self.mark + pieces) != raw:
+            why = "would have other characters where the change ends; change whole lines."
+            raise TextNotWritable("not_text", why)
+        return self.mark + pieces
+
+    def decode(self, data: bytes) -> str:
+        """Decode other bytes of this file, with its BOM."""
+        return data[len(self.mark) :].decode(self.encoding.codec, self.encoding.errors)
+
+    def _encode_pieces(self, raw: str) -> Iterator[bytes]:
+        """Yield the bytes of kept characters as they are, and those of new ones."""
+        for start, end, new_start, new_end, is_same in compare_texts(self.raw, raw):
+            new = raw[new_start:new_end]
+            if is_same:
+                yield self._kept_bytes(start, end)
+            elif self.encoding.is_guess and not new.isascii():
+                sign = next(sign for sign in new if not sign.isascii())
+                raise TextNotWritable("encoding_guessed", _guessed_encoding_reason(self, sign))
+            else:
+                yield self._encode_text(new)
+
+    def _encode_text(self, text: str) -> bytes:
+        try:
+            return text.encode(self.encoding.codec, self.encoding.errors)
+        except UnicodeEncodeError as error:
+            sign = text[error.start]
+            why = (
+                f"is {self.encoding.codec}, which can't hold {sign!r}; write it with characters that it can."
+            )
+            raise TextNotWritable("not_text", why) from error
+
+    def _kept_bytes(self, start: int, end: int) -> bytes:
+        if self.encoding.is_lossless:
+            return self.raw[start:end].encode(self.encoding.codec, self.encoding.errors)
+        return self.body[self._byte_offsets[start] : self._byte_offsets[end]]
+
+    @cached_property
+    def _byte_offsets(self) -> "array[int]":
+        """Where each character begins in `body`."""
+        offsets, decoder = array("Q", [0]), codecs.getincrementaldecoder(self.encoding.codec)()
+        for end in range(1, len(self.body) + 1):
+            offsets.extend([end] * len(decoder.decode(self.body[end - 1 : end])))
+        return offsets
 
     def convert_line_endings(self, text: str) -> str:
         """Return `text` with this file's line endings."""
@@ -66,30 +135,126 @@ class TextFile:
         pieces: list[str] = []
         done = 0
         for start, end, new in spans:
-            pieces += [self.raw[done : at(start)], self.convert_line_endings(new)]
+            kept = self.raw[at(start) : at(end)]
+            pieces += [
+                self.raw[done : at(start)],
+                self._restore_escaped_bytes(kept, self.convert_line_endings(new)),
+            ]
             done = at(end)
         return "".join([*pieces, self.raw[done:]])
 
+    def _restore_escaped_bytes(self, old: str, new: str) -> str:
+        """Return `new` with the bytes of `old` that a model could only see as placeholders, where it kept them."""
+        if self.encoding.errors != "surrogateescape":
+            return new
+        new = replace_surrogates(new)
+        shown = _hide_escaped_bytes(old)
+        if shown.count(_PLACEHOLDER) == new.count(_PLACEHOLDER):
+            kept = (one for one, sign in zip(old, shown, strict=True) if sign == _PLACEHOLDER)
+            return "".join(next(kept) if sign == _PLACEHOLDER else sign for sign in new)
+        rows = compare_texts(shown, new)
+        return "".join(old[i:j] if is_same else new[k:m] for i, j, k, m, is_same in rows)
 
-def decode_text_file(data: bytes) -> TextFile | None:
-    """Decode as UTF-8, as UTF-16/32 if there is a BOM, else as Latin-1, which accepts any bytes; None: not text."""
-    for mark, encoding in _MARKS:
-        if data.startswith(mark):
-            body = data[len(mark) :]
-            try:
-                raw = body.decode(encoding)
-            except UnicodeDecodeError:
-                return None
-            return None if "\0" in raw else TextFile(raw, encoding, mark)
-    if b"\0" in data or data.startswith(b"%PDF-"):
+
+_ESCAPED = dict.fromkeys(range(0xDC80, 0xDD00), _PLACEHOLDER)
+
+
+def _hide_escaped_bytes(raw: str) -> str:
+    return raw.translate(_ESCAPED)
+
+
+def alike_files_pattern(name: str) -> str:
+    """Return the pattern of files that probably have the same encoding as one: those with its suffix."""
+    last = name.rpartition("/")[2]
+    suffix = last[last.rfind(".") :] if "." in last[1:] else ""
+    return f"*{suffix}" if suffix else last
+
+
+def _guessed_encoding_reason(file: TextFile, sign: str) -> str:
+    """Return why new text isn't written; the sentence begins with the file."""
+    codec, source = file.encoding.codec, file.encoding.source
+    confirmed = json.dumps({alike_files_pattern(file.name): codec})
+    return (
+        f"is taken for {codec}, which is {source}; so {sign!r} isn't written, as it would be wrong bytes in another"
+        " encoding. Write it in ASCII, or ask the user to confirm the encoding with the setting files.encodings, such"
+        f" as {confirmed}."
+    )
+
+
+def compare_texts(old: str, new: str) -> Iterator[tuple[int, int, int, int, bool]]:
+    """Yield pieces of two texts in order: (start, end) in each, and whether they are the same."""
+    olds, news = old.splitlines(keepends=True), new.splitlines(keepends=True)
+    least = min(len(olds), len(news))
+    first = next((n for n in range(least) if olds[n] != news[n]), least)
+    last = next((n for n in range(least - first) if olds[-1 - n] != news[-1 - n]), least - first)
+    head, tail = sum(map(len, olds[:first])), sum(map(len, olds[len(olds) - last :]))
+    if head:
+        yield 0, head, 0, head, True
+    old_end, new_end = len(old) - tail, len(new) - tail
+    yield from _compare_lines(olds[first : len(olds) - last], news[first : len(news) - last], head)
+    if tail:
+        yield old_end, len(old), new_end, len(new), True
+
+
+def _compare_lines(
+    olds: Sequence[str], news: Sequence[str], at: int
+) -> Iterator[tuple[int, int, int, int, bool]]:
+    """Yield the pieces of lines whose texts begin at the same place."""
+    old_at = new_at = at
+    for old_from, old_to, new_from, new_to, is_same in _common_parts(olds, news):
+        old, new = "".join(olds[old_from:old_to]), "".join(news[new_from:new_to])
+        rows = ((0, len(old), 0, len(new), True),) if is_same else _common_parts(old, new)
+        for start, end, new_start, new_end, same in rows:
+            yield old_at + start, old_at + end, new_at + new_start, new_at + new_end, same
+        old_at, new_at = old_at + len(old), new_at + len(new)
+
+
+def _common_parts(old: Sequence[str], new: Sequence[str]) -> Iterator[tuple[int, int, int, int, bool]]:
+    """Yield ranges of lines or characters, and whether they are the same; if there are too many, all are different."""
+    from rapidfuzz.distance import LCSseq
+
+    blocks = [] if len(old) * len(new) > _MOST_COMPARED else LCSseq.opcodes(old, new).as_matching_blocks()
+    at = new_at = 0
+    for start, new_start, size in [*blocks, (len(old), len(new), 0)]:
+        if (at, new_at) != (start, new_start):
+            yield at, start, new_at, new_start, False
+        at, new_at = start + size, new_start + size
+        if size:
+            yield start, at, new_start, new_at, True
+
+
+def decode_text_file(
+    data: bytes, conventions: FileConventions = NO_CONVENTIONS, name: str = ""
+) -> TextFile | None:
+    """Decode a file by its byte order mark, what it or its project says, as UTF-8, else by a guess; None: not text."""
+    found = decode_bytes(data, conventions, name)
+    if found is None:
         return None
-    try:
-        return TextFile(data.decode())
-    except UnicodeDecodeError:
-        sample = data[:_SNIFFED]
-        if sum(1 for byte in sample if byte in _CONTROLS) > len(sample) * _MOST_CONTROLS:
-            return None
-        return TextFile(data.decode("latin-1"), "latin-1")
+    body = data[len(found.mark) :]
+    return TextFile(found.raw, found.encoding, found.mark, body, name, conventions.line_end)
+
+
+def encoding_label(encoding: Encoding) -> str:
+    """Return a file's encoding for people; empty if it is plain UTF-8."""
+    if encoding.codec == "utf-8":
+        return "UTF-8 but for some bytes" if encoding.errors == "surrogateescape" else ""
+    return f"{encoding.codec}, a guess" if encoding.is_guess else encoding.codec
+
+
+def encoding_heading(file: TextFile) -> str:
+    """Return a line in square brackets that says how a file's bytes are text; empty if they are plain UTF-8."""
+    encoding, notes = file.encoding, list[str]()
+    if encoding.codec != "utf-8":
+        notes.append(f"Encoding: {encoding.codec} ({encoding.source}).")
+    if encoding.is_guess:
+        notes.append("New text beyond ASCII isn't written until the user confirms it.")
+    if encoding.errors == "surrogateescape":
+        count = sum("\udc80" <= sign <= "\udcff" for sign in file.raw)
+        bytes_are = "1 byte isn't" if count == 1 else f"{count} bytes aren't"
+        notes.append(f"{bytes_are} UTF-8, shown as {_PLACEHOLDER}; edits leave them as they are.")
+    if encoding.dropped:
+        notes.append(f"But {encoding.dropped}.")
+    return f"[{' '.join(notes)}]\n" if notes else ""
 
 
 def split_lines(text: str) -> list[str]:

@@ -69,7 +69,14 @@ async def run_grep_search(args: GrepSearchArgs, context: ToolContext) -> ToolRes
     if wider := _add_context_if_few_matches(search, args, lines, matches):
         found, _ = await grep.find_lines(wider, args.exclude_pattern)
         lines, _ = await run_in_thread(_select_lines_and_count_matches, grep, found, args, wider)
-    return _format_result(args, lines, more or matches > args.total_max_matches, context)
+    result = _format_result(args, lines, more or matches > args.total_max_matches, context)
+    if not grep.unread_files:
+        return result
+    count = format_count(grep.unread_files, "file")
+    note = (
+        f"\n{count} in other encodings than UTF-8 weren't decoded, as there are too many; name a directory."
+    )
+    return result.model_copy(update={"content": result.content + note})
 
 
 def _build_search(args: GrepSearchArgs, start: Path, workspace: Workspace) -> Search:

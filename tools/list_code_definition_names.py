@@ -82,7 +82,7 @@ def _read_bytes_or_empty(workspace: Workspace, path: Path) -> bytes:
 
 
 def _format_definitions(workspace: Workspace, path: Path, language: str, data: bytes) -> Iterator[str]:
-    file = decode_text_file(data)
+    file = decode_text_file(data, workspace.read_conventions(path), path.name)
     if file is None:
         return
     lines = split_lines(file.text)

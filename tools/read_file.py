@@ -15,8 +15,11 @@ from interlock.state.tooling import Args, FilePath, Tool, ToolContext
 from interlock.state.workspace import PathRefused, Workspace, ignored_path_message
 from interlock.tools.file_content import (
     MOST_CHARS,
+    TextFile,
     binary_file_notice,
     decode_text_file,
+    encoding_heading,
+    encoding_label,
     extract_text_page,
     media_placeholder,
     omitted_lines_heading,
@@ -60,18 +63,18 @@ def _read_file(args: ReadFileArgs, workspace: Workspace) -> ToolResult:
             raise ToolError("not_an_image", media.strip("[]"))
         line = media_placeholder(shown, media, len(data))
         return ToolResult(status="success", content=line, data=(media,), meta={"summary": media.mime_type})
-    file = decode_text_file(data)
+    file = decode_text_file(data, workspace.read_conventions(path), path.name)
     if file is None:
         return ToolResult(
             status="success", content=binary_file_notice(shown, len(data)), meta={"summary": "binary"}
         )
     if not data or not file.raw:
         return ToolResult(status="success", content=f"[{shown!r} is empty.]", meta={"summary": "empty"})
-    return _format_text_page(args, shown, file.text)
+    return _format_text_page(args, shown, file)
 
 
-def _format_text_page(args: ReadFileArgs, display_path: str, text: str) -> ToolResult:
-    start = args.start_line or 1
+def _format_text_page(args: ReadFileArgs, display_path: str, file: TextFile) -> ToolResult:
+    text, start = file.text, args.start_line or 1
     total = len(split_lines(text))
     if start > total:
         raise ToolError(
@@ -80,9 +83,10 @@ def _format_text_page(args: ReadFileArgs, display_path: str, text: str) -> ToolR
         )
     part = extract_text_page(text, start, args.end_line)
     summary = format_count(total, "line") if part.is_whole else f"lines {part.first}-{part.last} of {total}"
+    summary += f", {label}" if (label := encoding_label(file.encoding)) else ""
     return ToolResult(
         status="success",
-        content=replace_surrogates(omitted_lines_heading(part) + part.text),
+        content=replace_surrogates(encoding_heading(file) + omitted_lines_heading(part) + part.text),
         meta={"summary": summary},
     )
 
@@ -268,13 +272,13 @@ def _read_and_format_file(
         data = read_file_bytes(workspace, real)
     except ToolError as problem:
         return f"[{problem}]"
-    file = decode_text_file(data)
+    file = decode_text_file(data, workspace.read_conventions(real), real.name)
     if file is None:
         return binary_file_notice(workspace.display_path(path), len(data)) if is_named else None
     if not file.raw:
         return "[empty]"
     part = extract_text_page(file.text, max_chars=max_chars)
-    return omitted_lines_heading(part) + part.text
+    return encoding_heading(file) + omitted_lines_heading(part) + part.text
 
 
 def _format_files(parts: list[str], left_out: list[str], problems: list[ToolError]) -> ToolResult:

@@ -1,6 +1,7 @@
 """replace: replace an exact string in a file."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
 from pydantic import Field
@@ -59,8 +60,7 @@ def _plan_change(
                 "file_not_found",
                 f"No file {target.display_path!r}. Find it with glob; to create it leave old_string empty.",
             )
-        message = f"Created {target.display_path!r}: {format_count(len(split_lines(new)), 'line')}."
-        return target.to_file_change(target.encode(new), message)
+        return target.to_new_file(new)
     if not old:
         raise ToolError(*file_already_exists_problem(target.display_path, target.file))
     return _plan_edit(
@@ -79,9 +79,10 @@ def _plan_edit(
     after = target.encode(raw)
     if after == target.before:
         raise ToolError("no_change", _no_change_message(target.display_path, text, found))
+    changed = replace(file, raw=raw).text
     head = f"Edited {target.display_path!r}: {format_count(len(found.spans), 'replacement')}"
     head += f" (old_string was found {found.difference})." if found.difference else "."
-    made = target.to_file_change(after, head + _changed_lines_message(raw.replace("\r\n", "\n"), found.spans))
+    made = target.to_file_change(after, head + _changed_lines_message(changed, found.spans))
     return made.model_copy(update={"how": found.strategy_label})
 
 

@@ -3,10 +3,13 @@
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from difflib import Match, SequenceMatcher
 
-from interlock.state.text import truncated_diff_notice
-from interlock.tools.file_content import decode_text_file, split_lines
+from interlock.state.text import replace_surrogates, truncated_diff_notice
+from interlock.state.workspace import NO_CONVENTIONS, FileConventions
+from interlock.tools.file_content import TextFile, decode_text_file, split_lines
 
 _MOST_CHARS = 100_000
 _CONTEXT = 3
@@ -83,9 +86,11 @@ def _find_unique_anchors(old: list[int], new: list[int]) -> list[tuple[int, int]
     return row[::-1]
 
 
-def unified_diff(path: str, before: bytes | None, after: bytes) -> str:
+def unified_diff(
+    path: str, before: bytes | None, after: bytes, conventions: FileConventions | None = None
+) -> str:
     """Unified diff with the file's workspace-relative name; empty if nothing changes, cut after 100,000 characters."""
-    old, new = _decode_diff_lines(before), _decode_diff_lines(after)
+    old, new = _decode_both_for_diff(path, before, after, conventions or NO_CONVENTIONS)
     if old is None or new is None:
         return f"Binary file {path} differs.\n"
     header = ["/dev/null" if before is None else f"a/{path}", f"b/{path}"]
@@ -100,15 +105,27 @@ def unified_diff(path: str, before: bytes | None, after: bytes) -> str:
     return text[:end] + truncated_diff_notice(len(rest), added, removed)
 
 
-def _decode_diff_lines(data: bytes | None) -> list[str] | None:
-    """Return a file's lines for a diff; empty without a file; None: it isn't text."""
-    if data is None:
-        return []
-    file = decode_text_file(data)
+def _decode_both_for_diff(
+    path: str, before: bytes | None, after: bytes, conventions: FileConventions
+) -> tuple[list[str] | None, list[str] | None]:
+    """Return the lines of a file before and after; without one there are none; None: it isn't text."""
+    old = None if before is None else decode_text_file(before, conventions, path)
+    new = None
+    if old is not None and after.startswith(old.mark):
+        # An edit keeps the encoding, but a guess from the new bytes might be another one.
+        with suppress(UnicodeDecodeError):
+            new = replace(old, raw=old.decode(after))
+    new = new or decode_text_file(after, conventions, path)
+    return [] if before is None else _diff_lines(old), _diff_lines(new)
+
+
+def _diff_lines(file: TextFile | None) -> list[str] | None:
+    """Return a file's lines for a diff; None: it isn't text."""
     if file is None:
         return None
-    lines = [line + "\n" for line in split_lines(_show_mixed_line_endings(file.raw))]
-    if lines and not file.raw.endswith("\n"):
+    text = replace_surrogates(file.text if file.newline == "\r" else file.raw)
+    lines = [line + "\n" for line in split_lines(_show_mixed_line_endings(text))]
+    if lines and not text.endswith("\n"):
         lines[-1] += "\\ No newline at end of file\n"
     return lines
 

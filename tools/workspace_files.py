@@ -12,9 +12,11 @@ from pathlib import Path
 from typing import Literal
 
 from interlock.state.calls import ToolError
+from interlock.state.text import format_count
 from interlock.state.tooling import FileChange, ToolContext
-from interlock.state.workspace import OpenDirEntry, PathRefused, Workspace
-from interlock.tools.file_content import TextFile, decode_text_file
+from interlock.state.workspace import FileConventions, OpenDirEntry, PathRefused, Workspace
+from interlock.tools.file_content import TextFile, TextNotWritable, decode_text_file, split_lines
+from interlock.tools.new_files import encode_new_file
 from interlock.tools.text_diff import unified_diff
 
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
@@ -88,21 +90,30 @@ class WriteTarget:
     display_path: str
     before: bytes | None
     file: TextFile | None
+    conventions: FileConventions
 
     def to_file_change(self, after: bytes, message: str) -> FileChange:
-        diff = unified_diff(self.display_path, self.before, after)
+        diff = unified_diff(self.display_path, self.before, after, self.conventions)
         return FileChange(path=str(self.path), before=self.before, after=after, message=message, diff=diff)
 
     def encode(self, raw: str) -> bytes:
-        """Encode in the file's own encoding; new files use UTF-8."""
+        """Encode in the encoding of the file, which exists. Raise `ToolError` if it can't, or must not, hold the
+        text."""
+        if self.file is None:
+            raise TypeError("A new file is encoded by its conventions.")
         try:
-            return (self.file or TextFile("")).encode(raw)
-        except UnicodeEncodeError as error:
-            what = f"{self.display_path!r} is {self.file.encoding if self.file else 'utf-8'}"
-            raise ToolError(
-                "not_text",
-                f"{what}, which can't hold {raw[error.start]!r}; write it with characters that it can.",
-            ) from error
+            return self.file.encode(raw)
+        except TextNotWritable as refusal:
+            raise ToolError(refusal.kind, f"{self.display_path!r} {refusal}") from refusal
+
+    def to_new_file(self, text: str) -> FileChange:
+        """Return the change that creates the file as its project's conventions say."""
+        made = encode_new_file(text, self.conventions, self.display_path)
+        if isinstance(made, str):
+            raise ToolError("not_text", f"{self.display_path!r} {made}")
+        count = format_count(len(split_lines(text)), "line")
+        message = f"Created {self.display_path!r}: {count}{made.note}."
+        return self.to_file_change(made.data, message)
 
 
 def prepare_write_target(
@@ -117,10 +128,11 @@ def prepare_write_target(
         if str(path) in earlier_contents
         else _read_overwritable_file(path, context)
     )
-    file = None if before is None or not text else decode_text_file(before)
+    conventions = context.workspace.read_conventions(path)
+    file = None if before is None or not text else decode_text_file(before, conventions, path.name)
     if text and before is not None and file is None:
         raise ToolError("not_text", f"{shown!r} is binary, not text; change it with a command.")
-    return WriteTarget(path, shown, before, file)
+    return WriteTarget(path, shown, before, file, conventions)
 
 
 def _read_overwritable_file(path: Path, context: ToolContext) -> bytes | None:

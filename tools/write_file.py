@@ -13,7 +13,8 @@ from interlock.state.calls import ToolError
 from interlock.state.text import format_count
 from interlock.state.tooling import Args, FileChange, FilePath, Tool, ToolContext
 from interlock.tools.file_content import TextFile, split_lines
-from interlock.tools.matcher.edit import find_omission_error, match_final_newline
+from interlock.tools.matcher.edit import apply_spans, find_omission_error, match_final_newline
+from interlock.tools.matcher.windows import Span
 from interlock.tools.workspace_files import WriteTarget, prepare_write_target
 
 Content = Annotated[
@@ -36,16 +37,18 @@ def _plan_change(
     target = prepare_write_target(args.file_path, context, earlier_contents)
     if omitted := find_omission_error(args.content, existing_text=target.file.text if target.file else ""):
         raise ToolError("omission_placeholder", omitted)
-    content = args.content.removeprefix("\ufeff") if target.file and target.file.mark else args.content
-    after = target.encode(target.file.convert_line_endings(content) if target.file else content)
+    if target.file is None:
+        return target.to_new_file(args.content)
+    content = args.content.removeprefix("\ufeff") if target.file.mark else args.content
+    whole = Span(0, len(target.file.text), content)
+    after = target.encode(apply_spans(target.file, (whole,), keep_final_newline=False))
     return target.to_file_change(after, _result_message(target, after, args.content))
 
 
 def _result_message(target: WriteTarget, after: bytes, content: str) -> str:
     if after == target.before:
         return f"{target.display_path!r} has exactly this content already; nothing had to be written."
-    done = "Created" if target.before is None else "Overwrote"
-    return f"{done} {target.display_path!r}: {format_count(len(split_lines(content)), 'line')}."
+    return f"Overwrote {target.display_path!r}: {format_count(len(split_lines(content)), 'line')}."
 
 
 TOOL = Tool(
@@ -115,7 +118,7 @@ def _plan_insertion(
             raise ToolError(
                 "file_not_found", f"No file {target.display_path!r}; to create it give line 0 or 1."
             )
-        return target.to_file_change(target.encode(new), f"Created {target.display_path!r}: {what}.")
+        return target.to_new_file(new)
     at = _insertion_offset(target, file, args.line)
     # A last line without a line break gets one, but the file still ends as before.
     text = "\n" + new if at == len(file.text) and file.text and not file.text.endswith("\n") else new

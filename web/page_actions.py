@@ -35,10 +35,18 @@ async def start_run(page: PageContext, request: Request) -> Any:
     options = replace(
         page.options,
         workspace=folder,
+        worktree=_read_worktree(given.get("worktree")),
         submitted=build_submission_options(page.options, given, request.state.person),
     )
     await drive_process.start_drive_process(drive_process.DriveJob(options, run, workflow, values))
     return {"run": run}
+
+
+def _read_worktree(value: object) -> dict[str, str] | None:
+    """Return the option for a run in a git worktree: `true`, or a name. Raises `RefusedError`."""
+    if not isinstance(value, bool | str | None):
+        raise RefusedError(422, f"`worktree` must be true or a name, not {value!r}.")
+    return {"name": "" if value is True else value} if value else None
 
 
 def _require_folder(path: object) -> Path:

@@ -146,7 +146,8 @@ def modes(args: Args) -> int | None:
 @declare_arguments(Parser.add_folder_flags, Parser.add_json_flag)
 def agents(args: Args) -> int | None:
     configuration = load_folder_configuration(args)
-    agents, problems = configuration.agents
+    agents, problems = configuration.agents.by_name, configuration.agents.list_warnings()
+    problems += configuration.agents.list_notes()
     print_warnings([*problems, *configuration.warnings_about_ignored_files])
     if args.json:
         return print_json([agent.model_dump(mode="json") for agent in agents.values()])

@@ -19,7 +19,7 @@ from interlock.cli.driving import (
     run_batch,
     start_run,
 )
-from interlock.cli.flags import add_run_flags, build_folder_options, build_run_options
+from interlock.cli.flags import add_run_flags, build_folder_options, build_run_options, move_tools_from_words
 from interlock.cli.inputs import (
     STDIN,
     parse_json,
@@ -29,6 +29,7 @@ from interlock.cli.inputs import (
     read_piped_text,
     read_prompt,
 )
+from interlock.cli.other_programs import SANDBOX_HINT, SANDBOXES
 from interlock.cli.parsing import (
     Args,
     Parser,
@@ -39,9 +40,13 @@ from interlock.cli.parsing import (
     flag_argument,
     number_parser,
 )
+from interlock.cli.render.output import remark_paint, to_one_line
 from interlock.engine.client import ENDED, PIPELINES, Client, Decision, Options
 from interlock.services.process.stdout import redirect_stdout_to_stderr
 from interlock.state.errors import UserError
+
+_NEWEST_CONVERSATION = "-c"
+"""As the run of -r, without a value."""
 
 if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
@@ -55,7 +60,13 @@ if TYPE_CHECKING:
         "-p", "--prompt", "--print", nargs="?", const="", help="run PROMPT without a session; -: read stdin"
     ),
     flag_argument("-i --prompt-interactive PROMPT", "open a session with a first prompt", dest="first"),
-    flag_argument("-r --resume RUN", "resume this run: id, prefix or latest"),
+    flag_argument(
+        "-r --resume RUN",
+        "resume this run: id, prefix or latest (default: as -c)",
+        nargs="?",
+        const=_NEWEST_CONVERSATION,
+        default="",
+    ),
     flag_argument("-c --continue", "resume the latest conversation of this folder", dest="latest"),
     flag_argument("--screen-reader", "work line by line; also with INTERLOCK_SCREEN_READER=1"),
     add_run_flags,
@@ -63,6 +74,11 @@ if TYPE_CHECKING:
 def prompt(args: Args) -> int | None:
     if args.latest and args.resume:
         raise UserError("-c resumes the latest conversation, -r the run you name. Give only one of them.")
+    move_tools_from_words(args)
+    if args.resume == _NEWEST_CONVERSATION:
+        args.resume, args.latest = "", True
+    if args.sandbox and (theirs := {*args.words} & {*SANDBOXES}):
+        raise UserError(f"Unexpected argument {theirs.pop()!r}. {SANDBOX_HINT} See: interlock --help")
     words = " ".join(filter(None, [args.prompt, args.first, *args.words]))
     options = build_run_options(args, is_resumed=bool(args.latest or args.resume))
     found, client = None, Client(options)
@@ -89,7 +105,13 @@ def prompt(args: Args) -> int | None:
             else:
                 from interlock.cli.session.app import run_session as session
 
-            return session(options, workflow, words, found and found.run)
+            entered = None if found else Client(options).enter_worktree()
+            for line in entered.notes if entered else ():
+                remark_paint().print_line(to_one_line(line))
+            code = session(entered.options if entered else options, workflow, words, found and found.run)
+            if entered and entered.remove_if_unused():
+                remark_paint().print_line("Removed the worktree: nothing was done in it.")
+            return code
     if found:
         follow_up = read_follow_up_prompt(words, found.status in ENDED)
         if follow_up and args.latest:

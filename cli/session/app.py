@@ -414,6 +414,7 @@ def run_session(options: Options, workflow: str, prompt: str = "", run: str | No
     sys.setswitchinterval(0.001)  # lets a key interrupt the engine's thread sooner
     terminal = App(options, workflow)
     asyncio.run(terminal.run_until_exit(prompt, run))
+    terminal.session.remove_unused_worktrees()
     left = terminal.session.run
     try:
         sys.stdout.write(f"Go on with: interlock -r {left}\n" if left else "")

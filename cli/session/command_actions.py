@@ -23,6 +23,7 @@ from interlock.engine.client import RunRow, choices, travel
 from interlock.engine.client.context_window import measure_context_window
 from interlock.engine.client.file_changes import FileChange
 from interlock.engine.client.requests import summarize_arguments
+from interlock.engine.client.user_extensions import ExtensionReader
 from interlock.services.config.formats import edit_json_settings
 from interlock.state.errors import InterlockError, UserError
 
@@ -244,6 +245,11 @@ def _run_to_picker_row(row: RunRow) -> Row:
         f"{row.status_text} · {format_age(row.updated)} · {row.run}",
         row.run,
     )
+
+
+async def start_in_worktree(session: Session, argument: str) -> None:
+    await travel.start_in_worktree(session, argument.strip())
+    session.extensions = ExtensionReader(session.options, session.workspace)
 
 
 async def fork_run(session: Session, argument: str) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 from rich.table import Table
 
 from interlock.cli.completions import complete_last_word
+from interlock.cli.other_programs import SLASH_COMMANDS
 from interlock.cli.render.workflow_results import blank_already_shown_text
 from interlock.cli.session import command_actions
 from interlock.cli.session.command_actions import Complete, Run, build_choice_command
@@ -26,6 +27,7 @@ from interlock.engine.client import Outcome, travel
 from interlock.engine.client.choices import start_plan_mode
 from interlock.state.command import NAME
 from interlock.state.errors import InterlockError, UserError
+from interlock.state.text import to_one_line
 
 Arguments = Callable[["Session", list[str]], list[str]]
 _NAME = re.compile(rf"/(\?|{NAME}|)(?:\s+(.*))?$", re.DOTALL)
@@ -69,6 +71,12 @@ def _add_folder_flag(session: Session, arguments: list[str]) -> list[str]:
 def _add_folder_and_trust_flags(session: Session, arguments: list[str]) -> list[str]:
     """The folder, which counts as trusted where the session was told so."""
     return [*_add_folder_flag(session, arguments), *(["--skip-trust"] if session.options.skip_trust else [])]
+
+
+def _add_main_folder_flags(session: Session, arguments: list[str]) -> list[str]:
+    """The folder that the session began in: its worktree may be the one to merge or remove."""
+    folder = (session.options.worktree or {}).get("repository") or str(session.workspace)
+    return [*arguments, "-C", folder, *(["--skip-trust"] if session.options.skip_trust else [])]
 
 
 async def _run_memory_command(session: Session, arguments: str) -> None:
@@ -165,17 +173,22 @@ async def _show_help(session: Session, argument: str) -> None:
         _build_two_column_table([(f"/{command.usage}", command.summary) for command in COMMANDS.values()])
     )
     own = session.extensions.get_extensions()
-    if added := [*own.commands.items(), *own.skills.items()]:
-        session.screen.show_renderable(
-            _build_two_column_table([(f"/{name}", summary) for name, summary in added])
-        )
+    if own.commands:
+        rows = [
+            (f"/{_build_custom_command(name, summary, own.argument_hints.get(name, '')).usage}", summary)
+            for name, summary in own.commands.items()
+        ]
+        session.screen.show_renderable(_build_two_column_table(rows))
     session.screen.show_renderable(_build_two_column_table(KEYS))
 
 
 _LISTED = (
     SlashCommand("help [COMMAND]", "List commands and keys", _show_help, aliases="?"),
     SlashCommand(
-        "model [NAME]", "Show or choose the model, from the next prompt on", *build_choice_command("model")
+        "model [NAME]",
+        "Show or choose the model, from the next prompt on",
+        *build_choice_command("model"),
+        aliases="models",
     ),
     SlashCommand(
         "mode [NAME]",
@@ -208,6 +221,11 @@ _LISTED = (
         "Start a new conversation; /resume returns to this one",
         lambda session, _: travel.start_new_conversation(session),
         aliases="new reset",
+    ),
+    SlashCommand(
+        "worktree [NAME]",
+        "Start a new conversation in a git worktree on a branch of its own",
+        command_actions.start_in_worktree,
     ),
     SlashCommand(
         "resume [RUN]",
@@ -256,6 +274,11 @@ _LISTED = (
     ),
     SlashCommand("copy", "Copy the last answer to the clipboard", command_actions.copy_last_answer),
     _build_cli_command("approvals [RUN]", "List open requests, across all runs"),
+    _build_cli_command(
+        "worktrees [merge|remove NAME]",
+        "List, merge or remove the git worktrees of this repository",
+        _add_main_folder_flags,
+    ),
     _build_cli_command("runs [--all]", "List runs; `/runs rm RUN` deletes one", aliases="sessions"),
     _build_cli_command("tools", "List the tools available to the model"),
     SlashCommand(
@@ -287,7 +310,6 @@ _LISTED = (
         "policy check TOOL JSON",
         "Show whether a call may run, and which rule decides",
         _add_folder_and_trust_flags,
-        aliases="permissions",
     ),
     _build_cli_command("doctor", "Check this machine, the settings and the store"),
     SlashCommand("theme [NAME]", "Show or choose the colours", *build_choice_command("theme")),
@@ -300,7 +322,19 @@ _LISTED = (
     ),
 )
 
-_WAITING = ("plan", "loops", "compress", "clear", "resume", "fork", "rewind", "undo", "init", "run")
+_WAITING = (
+    "plan",
+    "loops",
+    "compress",
+    "clear",
+    "worktree",
+    "resume",
+    "fork",
+    "rewind",
+    "undo",
+    "init",
+    "run",
+)
 """Commands that wait while the agent works, which they would disturb."""
 COMMANDS: dict[str, SlashCommand] = {one.name: replace(one, waits=one.name in _WAITING) for one in _LISTED}
 _BY_ALIAS = {alias: command for command in COMMANDS.values() for alias in command.aliases.split()}
@@ -309,27 +343,21 @@ _BY_ALIAS = {alias: command for command in COMMANDS.values() for alias in comman
 def commands_by_name(session: Session) -> Mapping[str, SlashCommand]:
     """All commands; the user's and the project's never hide a built-in one."""
     own = session.extensions.get_extensions()
-    skills = {
-        name: _build_custom_command(name, summary, _submit_skill) for name, summary in own.skills.items()
-    }
     added = {
-        name: _build_custom_command(name, summary, _submit_custom_command)
+        name: _build_custom_command(name, summary, own.argument_hints.get(name, ""))
         for name, summary in own.commands.items()
     }
-    return {**skills, **added, **COMMANDS}
+    return {**added, **COMMANDS}
 
 
-def _build_custom_command(name: str, summary: str, run: Callable[[str, Session, str], None]) -> SlashCommand:
-    return SlashCommand(name, summary, partial(run, name), waits=True)
+def _build_custom_command(name: str, summary: str, hint: str = "") -> SlashCommand:
+    usage = f"{name} {to_one_line(hint)}".strip()
+    return SlashCommand(usage, summary, partial(_submit_custom_command, name), waits=True)
 
 
 def _submit_custom_command(name: str, session: Session, arguments: str) -> None:
     """Submit a custom command; the run expands it (`nodes/main.py`)."""
     session.submit_prompt(f"/{name} {arguments}".strip())
-
-
-def _submit_skill(name: str, session: Session, arguments: str) -> None:
-    session.submit_prompt(f"Use the skill {name!r}. {arguments}".strip())
 
 
 def command_offers_by_name(session: Session, typed: str) -> Mapping[str, CommandOffer]:
@@ -340,8 +368,7 @@ def command_offers_by_name(session: Session, typed: str) -> Mapping[str, Command
         asked = colon and name == server
         found = session.extensions.get_server_prompts(name) if asked else {"": "prompts of this MCP server"}
         there |= {
-            f"{name}:{one}": _build_custom_command(f"{name}:{one}", about, _submit_custom_command)
-            for one, about in found.items()
+            f"{name}:{one}": _build_custom_command(f"{name}:{one}", about) for one, about in found.items()
         }
     return {
         name: CommandOffer(c.summary, partial(c.complete, session) if c.complete else None)
@@ -356,18 +383,29 @@ def resolve_slash_command(session: Session, name: str) -> SlashCommand:
         return found
     server = name.partition(":")[0]
     if ":" in name and server in session.extensions.get_extensions().servers:
-        return _build_custom_command(name, "a prompt of an MCP server", _submit_custom_command)
+        return _build_custom_command(name, "a prompt of an MCP server")
+    if other := session.extensions.get_extensions().other_names.get(name):
+        return there[other]
     if problem := session.extensions.get_extensions().problems.get(name):
         raise UserError(f"Command '/{name}' can't be used: {problem}")
     begun = [n for n in there if n.startswith(name)] if name else []
     if len(begun) == 1:
         return there[begun[0]]
+    if theirs := SLASH_COMMANDS.get(name):
+        raise UserError(f"No command '/{name}'. {theirs}.")
     hint = (
         f" It could be {', '.join(f'/{n}' for n in begun)}."
         if begun
         else nearest_names_hint(name, [*there, *_BY_ALIAS])
     )
     raise UserError(f"No command '/{name}'.{hint} All of them: /help")
+
+
+def require_no_other_programs_words(name: str, arguments: str) -> None:
+    """Raise `UserError` for a command of ours with another agent's word after it: `/chat save one`."""
+    words = " ".join([name, *arguments.split()[:1]])
+    if " " in words and (theirs := SLASH_COMMANDS.get(words)):
+        raise UserError(f"No command '/{words}'. {theirs}.")
 
 
 def is_slash_command(line: str) -> bool:
@@ -383,6 +421,7 @@ def handle_line(session: Session, line: str) -> None:
         session.submit_prompt(line)
         return
     try:
+        require_no_other_programs_words(*found.groups(""))
         command = resolve_slash_command(session, found[1])
     except InterlockError as error:
         session.report_error(error)

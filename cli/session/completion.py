@@ -80,9 +80,8 @@ class WorkspaceFiles:
     """The workspace's files and folders, as tools see them; reread in the background when stale."""
 
     def __init__(self, workspace: Callable[[], Workspace]) -> None:
-        """`workspace` is called once, in the reading thread."""
+        """`workspace` is called in the reading thread, at each reading: a session may move to another folder."""
         self._open = workspace
-        self._workspace: Workspace | None = None
         self._names = FuzzyNameMatcher(())
         self._paths: Sequence[str] = ()
         self._read_at: float | None = None
@@ -99,9 +98,8 @@ class WorkspaceFiles:
 
     def _refresh_paths(self) -> None:
         with self._lock:
-            self._workspace = self._workspace or self._open()
             paths = sorted(
-                _files_and_folders(self._workspace), key=lambda path: (path.rstrip("/").count("/"), path)
+                _files_and_folders(self._open()), key=lambda path: (path.rstrip("/").count("/"), path)
             )
             if paths != self._paths:
                 self._names, self._paths = FuzzyNameMatcher(paths), paths

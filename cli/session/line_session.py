@@ -171,6 +171,7 @@ def run_line_session(options: Options, workflow: str, prompt: str = "", run: str
     session = Session(options, workflow, screen, lines)
     session.take = lambda text: handle_line(session, text)
     asyncio.run(lines.run_until_exit(session, prompt, run))
+    session.remove_unused_worktrees()
     if session.run:
         print(f"Go on with: interlock -r {session.run}")
     return 0

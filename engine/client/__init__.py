@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from interlock.engine.travel.fork import Forked
     from interlock.engine.travel.model_fork import ModelForkResult
     from interlock.engine.travel.replay import ReplayResult
+    from interlock.engine.worktrees import EnteredWorktree
     from interlock.state.run import WorkflowInput
     from interlock.state.settings import Settings
 
@@ -386,6 +387,18 @@ class Client(Views):
         from interlock.engine.client.file_changes import find_last_undoable_call_with_number
 
         return find_last_undoable_call_with_number(self.home, self.find_run(run))
+
+    def enter_worktree(self, name: str | None = None) -> "EnteredWorktree | None":
+        """Make the git worktree that a conversation is to work in, or find it; None: it needs none, or has one.
+
+        `name`: of a worktree that is asked for now, empty for a new one; None: options and settings decide. Raises
+        `UserError`.
+        """
+        from interlock.engine.worktrees import enter_worktree, should_enter_worktree
+
+        options = self.options if name is None else replace(self.options, worktree={"name": name})
+        wanted = should_enter_worktree(options, is_conversation=True)
+        return enter_worktree(options, self.new_run_id()) if wanted else None
 
     def adopt_thread(self, workflow: str, url: str, thread: str, options: Options) -> str:
         """Make a run of a LangGraph thread in another database; returns its id. Raises `UserError`."""

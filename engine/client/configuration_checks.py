@@ -15,7 +15,7 @@ from interlock.engine.store import Store
 from interlock.engine.store.approvals import SqlApprovals
 from interlock.engine.store.journal import HookLog
 from interlock.nodes.mcp import MCP_BY_NAMES
-from interlock.services.context.definitions import ONLY_AGENTS, build_agent_tools, select_agent_tools
+from interlock.services.context.agents import ONLY_AGENTS, build_agent_tools, select_agent_tools
 from interlock.services.files.filesystem import OutputFiles
 from interlock.services.hooks.hook_replies import HookEnvironment
 from interlock.services.hooks.hook_settings import Hook, event_subject_names

@@ -13,7 +13,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeVar
 
-from interlock.engine.client import Client, Decision, Options, Outcome, Pending, RunRow
+from interlock.engine.client import TALKING, Client, Decision, Options, Outcome, Pending, RunRow
 from interlock.engine.client.following import RunStatus
 from interlock.engine.client.record import (
     MOST_MESSAGES,
@@ -28,6 +28,8 @@ from interlock.state.events import Asking, Event, Finished, HandOver, Init, Undo
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
+
+    from interlock.engine.worktrees import EnteredWorktree
 
 
 RunInput = str | Mapping[str, Any]
@@ -294,6 +296,8 @@ class Conversation(WorkScheduler):
         """The approval mode for new runs is what a run became when the person allowed all edits."""
         self._later: set[str] = set()
         """Requests left for later, until the person comes back to their run."""
+        self._entered: list[EnteredWorktree] = []
+        """The git worktrees that this conversation was moved to."""
         self._cursor = ""
         """The place in the run's record up to which everything was shown."""
         self._updated = 0.0
@@ -357,6 +361,20 @@ class Conversation(WorkScheduler):
         self._moved = self.options.workspace is not None and not place.is_dir()
         self.workspace = self.workspace if self._moved else place
         self._mark_busy_and_start(self._show_run_and_ask_decisions(row))
+
+    def move_to_worktree(self, entered: "EnteredWorktree") -> None:
+        """Let the next run, which starts a conversation, work in a git worktree."""
+        self._entered.append(entered)
+        self.options = replace(
+            self.options, workspace=entered.options.workspace, worktree=entered.options.worktree
+        )
+        self.workspace = (self.options.workspace or self.workspace).resolve()
+        self.client = Client(self.options, self.client.live_drives)
+
+    def remove_unused_worktrees(self) -> None:
+        """Remove the worktrees that were made for a conversation that nobody began. Raises `UserError`."""
+        for entered in self._entered:
+            entered.remove_if_unused()
 
     def ask_all_pending_requests(self) -> None:
         """Ask about everything that waits, also what was left for later."""
@@ -482,6 +500,8 @@ class Conversation(WorkScheduler):
         """Start or resume the run, and take over the outcome of whichever run carried on its work."""
         if self.run is None:
             named, self.next_id = self.next_id, None
+            if self.workflow in TALKING:  # settings may want a worktree
+                await self._enter_wanted_worktree()
             client = Client(self._take_next_drive_options(starts_run=True), self.client.live_drives)
             field = (await asyncio.to_thread(client.load_workflow, self.workflow)).prompt_field or "prompt"
             given = prompt if isinstance(prompt, Mapping) else {field: prompt} if prompt else {}
@@ -507,6 +527,12 @@ class Conversation(WorkScheduler):
         await self._refresh_from_run_state()
         self._report_unfinished_or_clear_status()
         return outcome
+
+    async def _enter_wanted_worktree(self) -> None:
+        here = Client(replace(self.options, workspace=self.workspace))
+        if entered := await asyncio.to_thread(here.enter_worktree):
+            self.move_to_worktree(entered)
+            self.send_notice("chosen", "\n".join(entered.notes))
 
     def _take_next_drive_options(self, starts_run: bool = False, has_prompt: bool = True) -> Options:
         """Options of the next drive. A mode is passed once: the run keeps it and may have changed it since."""

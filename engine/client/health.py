@@ -225,15 +225,11 @@ def _check_context_files_and_extensions(configuration: "Configuration") -> Itera
 def _check_agents_skills_and_servers(
     configuration: "Configuration", settings: "Settings"
 ) -> Iterator[Finding]:
+    from interlock.services.context.definitions import list_definition_uses
+
     root, home = configuration.sources.root, configuration.sources.home
-    agents, problems = configuration.agents
-    yield from (Finding("note", "agents", abbreviate_home(problem)) for problem in problems)
-    if own := [name for name, agent in agents.items() if agent.source != "interlock"]:
-        yield Finding("ok", "agents", ", ".join(own))
-    skills, problems = configuration.skills
-    yield from (Finding("note", "skills", abbreviate_home(problem)) for problem in problems)
-    if skills:
-        yield Finding("ok", "skills", ", ".join(skills))
+    for one in list_definition_uses(configuration.definition_folders):
+        yield Finding("note" if one.use.problem else "ok", one.kind, abbreviate_home(one.describe_use()))
     for file in settings.processor_files(root, home):
         why = "" if file.is_file() else "there is no such file"
         if not configuration.is_workspace_trusted and file.resolve().is_relative_to(root):
@@ -284,7 +280,7 @@ def _check_policies(configuration: "Configuration") -> Iterator[Finding]:
     try:
         texts, rules, problems = configuration.rules
         books = WorkspaceRules(rules, settings, open_workspace(configuration.sources.root, settings))
-        idle = books.find_unmatchable_rules(configuration.agents[0], settings.mcp_servers)
+        idle = books.find_unmatchable_rules(configuration.agents.by_name, settings.mcp_servers)
         problems = [*problems, *books.problems, *idle]
         prefixes = RulePolicy(books).describe_permissive_prefix_rules()
         wide = [

@@ -6,11 +6,11 @@ from dataclasses import replace
 from itertools import pairwise, zip_longest
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from interlock.engine.client import Client
 from interlock.engine.read import RunRow
 from interlock.state.errors import UserError
 
 if TYPE_CHECKING:
-    from interlock.engine.client import Client
     from interlock.engine.client.conversation import Conversation
     from interlock.engine.client.file_changes import FileChange
 
@@ -42,6 +42,16 @@ def start_new_conversation(conversation: "Conversation") -> None:
     left = conversation.run
     conversation.switch_run(None)
     conversation.send_notice("new", "A new conversation.", left or "")
+
+
+async def start_in_worktree(conversation: "Conversation", name: str) -> None:
+    """Start a new conversation in a git worktree; `name` empty: a new one. Raises `UserError`."""
+    conversation.switch_run(None)
+    here = Client(replace(conversation.options, workspace=conversation.workspace))
+    entered = await to_thread(here.enter_worktree, name)
+    assert entered is not None
+    conversation.move_to_worktree(entered)
+    conversation.send_notice("chosen", "\n".join([*entered.notes, "A new conversation begins there."]))
 
 
 def switch_to_run(conversation: "Conversation", name: str) -> None:

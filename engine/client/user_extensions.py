@@ -19,7 +19,10 @@ class UserExtensions:
     """Name → what it does."""
 
     commands: Mapping[str, str]
-    skills: Mapping[str, str]
+    """Commands and skills."""
+    argument_hints: Mapping[str, str]
+    other_names: Mapping[str, str]
+    """Names that other programs give these commands."""
     problems: Mapping[str, str]
     """Command → why it can't be used."""
     servers: Mapping[str, str]
@@ -31,7 +34,7 @@ class ExtensionReader:
 
     def __init__(self, options: Options, workspace: Path) -> None:
         self._options, self._root = options, workspace
-        self._own = UserExtensions({}, {}, {}, {})
+        self._own = UserExtensions({}, {}, {}, {}, {})
         self._read_at = -_COMMANDS_FRESH_S
         self._prompts: dict[str, dict[str, str]] = {}
 
@@ -42,15 +45,16 @@ class ExtensionReader:
 
     def _read_extensions(self) -> UserExtensions:
         configuration = self._options.configuration(self._root)
-        commands, (skills, _) = configuration.commands, configuration.skills
+        commands = configuration.commands
         try:
             servers = {mcp_server_key(name): name for name in load_folder_settings(self._root).mcp_servers}
         except InterlockError:
             servers = {}
         return UserExtensions(
             {name: found.description or found.source for name, found in commands.usable.items()},
-            {name: found.description for name, found in skills.items()},
-            {**commands.untrusted, **commands.broken},
+            {name: found.argument_hint for name, found in commands.usable.items() if found.argument_hint},
+            commands.other_names,
+            {**commands.untrusted, **commands.broken, **commands.hidden},
             servers,
         )
 

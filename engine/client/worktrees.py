@@ -7,8 +7,8 @@ from functools import cached_property
 from pathlib import Path
 
 from interlock.engine.options import Options
-from interlock.engine.read import RunRow, list_runs
-from interlock.engine.worktrees import git_environment
+from interlock.engine.read import RunRow
+from interlock.engine.worktrees import git_environment, list_runs_in_folder
 from interlock.services.worktrees import (
     GitRepository,
     WorktreeEntry,
@@ -77,13 +77,7 @@ class Worktrees:
 
     def _view(self, entry: WorktreeEntry) -> WorktreeView:
         work = find_unsaved_work(self.repository, entry, self._include, self._env)
-        top = str(entry.path)
-        runs = [
-            row
-            for row in list_runs(self._options.home)
-            if row.workspace == top or row.workspace.startswith(f"{top}/")
-        ]
-        return WorktreeView(entry, work, runs)
+        return WorktreeView(entry, work, list_runs_in_folder(self._options.home, entry.path))
 
     def merge(self, view: WorktreeView, message: str = "") -> list[str]:
         """Merge a worktree into the work tree of the folder. `message`: commit what isn't committed, with this message.

@@ -22,7 +22,7 @@ from interlock.engine.store.journal import HookLog, SqlJournal, make_effect_jour
 from interlock.engine.store.model_calls import SqlModelLog, UsageLedger
 from interlock.engine.store.snapshots import SqlSnapshots
 from interlock.engine.store.steps import StepLog
-from interlock.services.context.definitions import AGENT_TOOLS, ONLY_AGENTS
+from interlock.services.context.agents import AGENT_TOOLS, ONLY_AGENTS
 from interlock.services.context.workspace_context import PromptFlags, WorkspaceContext
 from interlock.services.files.filesystem import OutputFiles
 from interlock.services.hooks.hook_replies import HookEnvironment
@@ -37,7 +37,7 @@ from interlock.state.events import Emit
 from interlock.state.mcp import ServerView
 from interlock.state.tooling import Tool, Toolset
 from interlock.tools.apply_diff import TOOL as APPLY_DIFF
-from interlock.tools.control import ACTIVATE_SKILL, UPDATE_TODO_LIST
+from interlock.tools.control import ACTIVATE_SKILL, FIND_SKILLS, UPDATE_TODO_LIST
 from interlock.tools.table import OTHERS_OF_TASK, TASK_LOOP, TOOLS, most_important_tool_names
 
 if TYPE_CHECKING:
@@ -148,6 +148,8 @@ def compose_services(
         flags=PromptFlags(options.system_prompt, options.append_system_prompt, options.ide_context),
         home=options.user_home,
         trusted=prepared.trusted,
+        definition_folders=prepared.definition_folders,
+        skills=prepared.skills,
     )
     agents.root = deps = Deps(
         info=info,
@@ -373,7 +375,8 @@ def _available_tools(prepared: RunConfig, info: RunInfo) -> dict[str, Tool]:
     tools = {**TOOLS, **prepared.defined_tools, **prepared.discovered}
     task = prepared.settings.task
     off = {
-        ACTIVATE_SKILL.name: not prepared.skills,
+        ACTIVATE_SKILL.name: ACTIVATE_SKILL.name not in prepared.defined_tools,
+        FIND_SKILLS.name: FIND_SKILLS.name not in prepared.defined_tools,
         UPDATE_TODO_LIST.name: not task.todo_list,
         APPLY_DIFF.name: not task.diff,
     }

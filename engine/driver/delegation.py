@@ -24,7 +24,7 @@ from interlock.engine.store.runs import (
     read_options,
 )
 from interlock.prompts import render_prompt
-from interlock.services.context.definitions import can_call_server_tool, select_agent_tools
+from interlock.services.context.agents import can_call_server_tool, select_agent_tools
 from interlock.services.files.filesystem import write_atomically
 from interlock.services.models.chat import ChatModels
 from interlock.services.transcript import ChainTranscript

@@ -22,7 +22,9 @@ from interlock.engine.options import Options
 from interlock.services.checks import VIEWS
 from interlock.services.config.settings import FOLDERS, read_json_object
 from interlock.services.configuration import Configuration, ConfigurationSources, load_or_reuse_configuration
-from interlock.services.context.definitions import Skill, build_agent_tools, build_skill_tools
+from interlock.services.context.agents import build_agent_tools
+from interlock.services.context.definition_files import Folders
+from interlock.services.context.skills import Skill, build_skill_tools
 from interlock.services.files.protected import ProtectedPaths
 from interlock.services.files.workspace import FolderWorkspace, open_workspace
 from interlock.services.hooks.hook_settings import HookRegistry, find_hook_event
@@ -181,6 +183,7 @@ class RunConfig:
     warnings: list[str]
     agents: Mapping[str, AgentDefinition]
     skills: Mapping[str, Skill]
+    definition_folders: Folders
     modes: ModeRegistry
     hooks: HookRegistry
     sandbox: Sandbox | None
@@ -269,11 +272,7 @@ def prepare_run(options: Options, needs_model: bool) -> RunConfig:
         check_model_usable(configuration, options)
     _remove_leftover_views(options.home)
     hooks, own_redactor = configuration.hooks, partial(_load_redactor, configuration, options.home)
-    (agents, bad), (skills, useless), (modes, broken) = (
-        configuration.agents,
-        configuration.skills,
-        configuration.modes,
-    )
+    agents, skills, (modes, broken) = configuration.agents, configuration.skills, configuration.modes
     check_mode_exists(configuration, options.mode)
     now = configuration.compute_once(
         ("rights", options.home), lambda: rights_to_store(configuration, own_redactor())
@@ -288,7 +287,11 @@ def prepare_run(options: Options, needs_model: bool) -> RunConfig:
     books, problems = _load_rules(options, rules, configuration, workspace)
     defined_tools = configuration.compute_once(
         "tools",
-        lambda: {**build_agent_tools(agents), **build_skill_tools(skills), **restrict_mode_tools(modes)},
+        lambda: {
+            **build_agent_tools(agents.by_name),
+            **build_skill_tools(skills.by_name),
+            **restrict_mode_tools(modes),
+        },
     )
     sandbox = _open_sandbox(options, workspace, settings, env)
     warnings = [
@@ -298,8 +301,9 @@ def prepare_run(options: Options, needs_model: bool) -> RunConfig:
     ]
     warnings += [
         *problems,
-        *bad,
-        *useless,
+        *agents.list_warnings(),
+        *agents.list_notes(),
+        *skills.list_warnings(),
         *broken,
         *hooks.problems,
         *configuration.warnings_about_ignored_files,
@@ -320,8 +324,9 @@ def prepare_run(options: Options, needs_model: bool) -> RunConfig:
         limits=_resolve_limits(options, settings, env),
         trusted=trusted,
         warnings=[*warnings, *left],
-        agents=agents,
-        skills=skills,
+        agents=agents.by_name,
+        skills=skills.by_name,
+        definition_folders=configuration.definition_folders,
         modes=ModeRegistry(modes.list_modes(), rules.modes) if rules.modes else modes,
         hooks=hooks,
         sandbox=sandbox,
@@ -366,7 +371,7 @@ def check_agent_trusted(input: WorkflowInput, prepared: RunConfig) -> None:
     """Raises `UntrustedError` for a named agent that only the untrusted project has."""
     name, root = getattr(input, "agent", None), prepared.workspace.root
     if not prepared.trusted and isinstance(name, str) and name not in prepared.agents:
-        theirs = load_run_configuration(prepared.options, root).load_as_if_trusted().agents[0].get(name)
+        theirs = load_run_configuration(prepared.options, root).load_as_if_trusted().agents.by_name.get(name)
         if theirs is not None:
             raise untrusted_error(f"Agent {name!r}", Path(theirs.source), root)
 
@@ -381,7 +386,7 @@ def _load_rules(
         programs = {name: server_fingerprint(server) for name, server in settings.mcp_servers.items()}
         of = partial(WorkspaceRules, settings=settings, workspace=workspace, scope=scope, programs=programs)
         books = of(rules.current_rules, at_start=of(rules.rules_at_start) if rules.changed_names else None)
-        idle = books.find_unmatchable_rules(configuration.agents[0], settings.mcp_servers)
+        idle = books.find_unmatchable_rules(configuration.agents.by_name, settings.mcp_servers)
         return books.without_workspace(), [*map(str, (*books.problems, *idle))]
 
     books, problems = (

@@ -33,7 +33,7 @@ from interlock.services.secrets.environment import is_secret_name
 from interlock.services.secrets.redaction import Redactor
 from interlock.state.mode import Mode
 from interlock.state.settings import McpServer, Settings
-from interlock.state.subagent import BUILT_IN
+from interlock.state.subagent import BUILT_IN, AgentDefinition
 from interlock.tools.table import ALIASES, TOOLS
 
 _SETTINGS = (
@@ -88,20 +88,31 @@ def definitions_to_store(configuration: Configuration) -> dict[str, Any]:
 
     Each by a name for people, with what decides whether it is the same.
     """
-    (agents, _), (modes, _) = configuration.agents, configuration.modes
+    agents, (modes, _) = configuration.agents.by_name, configuration.modes
     kept: dict[str, Any] = {}
     for hook in configuration.hooks.hooks:
         name = f"hook {hook.display_name!r} for {hook.event}"
         kept.setdefault(name, []).append([hook.event, hook.matcher.text, hook.command, hook.required])
     for agent in agents.values():
         if agent.source != BUILT_IN:
-            kept[f"agent {agent.name!r}"] = _short_hash(agent.model_dump_json())
+            kept[f"agent {agent.name!r}"] = _short_hash(
+                agent.model_dump_json(exclude=_fields_at_default(agent))
+            )
     for mode in modes.list_modes():
         fields = mode.model_dump(mode="json", include={"slug", "name", "groups"})
         kept[f"mode {mode.slug!r}"] = fields
     for name, server in configuration.loaded_settings.settings.mcp_servers.items():
         kept[f"MCP server {name!r}"] = _server_name_and_fingerprint(name, server)
     return kept
+
+
+_NEW_FIELDS = ("without_tools", "only_reads", "only_for_persons")
+"""Fields that runs of earlier versions began without."""
+
+
+def _fields_at_default(agent: AgentDefinition) -> set[str]:
+    """Return the fields that a stored run's mark of the same agent may lack."""
+    return {name for name in _NEW_FIELDS if not getattr(agent, name)}
 
 
 def rights_to_store(configuration: Configuration, redact: Redactor) -> dict[str, Any]:

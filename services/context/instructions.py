@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from interlock.services.context.imports import IncludedTexts, first_omission_note
 from interlock.services.context.memory import MemoryFile, MemoryNames, examine_memory_files
+from interlock.services.context.nested_instructions import find_nested_instructions
 from interlock.services.context.rules import (
     AgentRule,
     load_agent_rules,
@@ -75,12 +76,14 @@ def describe_instructions(
 ) -> Iterator[FoundFile]:
     """Yield a row for each memory and rule file: used or not, and why not. `mode_slugs`: of existing modes."""
     found = load_instructions([root], home, settings, trusted=trusted)
-    for file in found.memory:
-        yield describe_memory_file(file)
+    nested = [*find_nested_instructions(root, settings, found.included)]
+    for file in (*found.memory, *(one for one in nested if isinstance(one, MemoryFile))):
+        row = f"{_shorten(file.path, root)}: {describe_memory_file(file, root)}"
+        yield FoundFile(not (file.unused or first_omission_note(file.text)), "memory", row)
     yield from _describe_unread_memory(root, settings)
     others = [rule for rule in found.rules if rule.row.program != "Roo Code"]
-    for rule in others:
-        yield FoundFile(not rule.unused, "rules", f"{_shorten(rule.path, root)}: {describe_rule(rule)}")
+    for rule in (*others, *(one for one in nested if isinstance(one, AgentRule))):
+        yield FoundFile(not rule.unused, "rules", f"{_shorten(rule.path, root)}: {describe_rule(rule, root)}")
     if not settings.read.rules:
         yield FoundFile(False, "rules", "none is used; the setting context.read.rules is false")
         return
@@ -92,31 +95,42 @@ def describe_instructions(
             yield row
 
 
-def describe_memory_file(file: MemoryFile) -> FoundFile:
-    """Return the row of a memory file."""
+def describe_memory_file(file: MemoryFile, root: Path) -> str:
+    """Return when a memory file counts and how much it says, or why it doesn't count."""
     if file.unused:
-        return FoundFile(False, "memory", f"{file.path}: not used; {file.unused}")
+        return f"not used; {_shorten_in_text(file.unused, root)}"
+    below = file.level == "project" and file.path.is_relative_to(root) and _holder(file.path) != root
+    when = f"files in {_shorten(_holder(file.path), root)}" if below else file.level
     problem = first_omission_note(file.text)
-    size = f"{file.level}, about {estimate_tokens(file.text):,} tokens"
-    return FoundFile(not problem, "memory", f"{file.path}: {size}{f'; {problem}' if problem else ''}")
+    return f"{when}, about {estimate_tokens(file.text):,} tokens{f'; {problem}' if problem else ''}"
 
 
-def describe_rule(rule: AgentRule) -> str:
+def describe_rule(rule: AgentRule, root: Path) -> str:
     """Return when a rule counts and how much it says, or why it doesn't count."""
     notes = [rule.problem] if rule.problem else []
     if unknown := rule.condition.unknown:
         notes.append(f"Interlock doesn't know {', '.join(map(repr, unknown))} in it")
     if rule.unused:
-        return "; ".join([f"not used; {rule.unused}", *notes])
+        return "; ".join([f"not used; {_shorten_in_text(rule.unused, root)}", *notes])
     patterns = rule.condition.patterns
     more = f" and {len(patterns) - _MOST_PATTERNS} more" if len(patterns) > _MOST_PATTERNS else ""
+    nested = rule.base != root and rule.base.is_relative_to(root)
     when = {
-        "always": "every conversation",
+        "always": f"files in {_shorten(rule.base, root)}" if nested else "every conversation",
         "matching": f"with files that match {', '.join(patterns[:_MOST_PATTERNS])}{more}",
         "described": "the model reads it where its description fits",
         "named": "only where a prompt names it with @",
     }[rule.condition.when]
     return "; ".join([f"{when}, about {estimate_tokens(rule.text):,} tokens", *notes])
+
+
+def _holder(file: Path) -> Path:
+    """Return the folder whose files a memory file is about."""
+    return file.parent.parent if file.parent.name == ".claude" else file.parent
+
+
+def _shorten_in_text(text: str, root: Path) -> str:
+    return text.replace(f"{root}/", "")
 
 
 def _shorten(path: Path, root: Path) -> str:

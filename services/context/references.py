@@ -18,6 +18,7 @@ from interlock.tools.file_content import (
     MOST_COLUMNS,
     binary_file_notice,
     decode_text_file,
+    encoding_heading,
     extract_text_page,
     media_placeholder,
     omitted_lines_heading,
@@ -92,12 +93,14 @@ def build_attachment_parts(paths: Sequence[Path], named_texts: Sequence[tuple[st
 
 
 def _decode_text_reference(name: str, data: bytes, budget: _AttachmentBudget) -> Reference:
-    file = decode_text_file(data)
+    file = decode_text_file(data, name=name)
     if file is None:
         return Reference(name, "refused", binary_file_notice(name, len(data)))
     part = extract_text_page(file.text, max_chars=max(budget.chars, 1))
     budget.chars -= len(part.text)
-    return _build_text_reference(name, f"--- {name} ---\n\n{omitted_lines_heading(part)}{part.text}", "file")
+    return _build_text_reference(
+        name, f"--- {name} ---\n\n{encoding_heading(file)}{omitted_lines_heading(part)}{part.text}", "file"
+    )
 
 
 def resolve_reference(stop: StopFlag, path: str, workspace: Workspace) -> Reference:

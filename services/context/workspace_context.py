@@ -17,12 +17,14 @@ from pathlib import Path
 from time import monotonic
 from typing import Any, cast
 
-from interlock.services.context.definitions import load_commands
+from interlock.services.context.commands import load_commands
+from interlock.services.context.definition_files import Folders
 from interlock.services.context.imports import first_omission_note
 from interlock.services.context.memory import configured_system_prompt_file, find_git_root
 from interlock.services.context.nearby import InstructionSource
 from interlock.services.context.references import resolve_reference, resolve_references
 from interlock.services.context.rules import load_rule_files
+from interlock.services.context.skills import Skill
 from interlock.services.files.disk import read_text_file
 from interlock.services.files.ignore import is_generated_folder
 from interlock.services.secrets.environment import tool_environment
@@ -302,6 +304,8 @@ class WorkspaceContext:
     flags: PromptFlags
     home: Path
     trusted: bool
+    definition_folders: Folders
+    skills: Mapping[str, Skill]
 
     @property
     def roots(self) -> list[Path]:
@@ -348,7 +352,7 @@ class WorkspaceContext:
         return [file for file in found if file.text]
 
     def load_commands(self) -> Commands:
-        return load_commands(self.info.workspace, self.home, self.trusted)
+        return load_commands(self.definition_folders, self.skills)
 
     async def resolve_path_reference(self, path: str) -> Reference:
         return await run_in_thread(resolve_reference, path, self.workspace)

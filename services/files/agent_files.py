@@ -16,6 +16,7 @@ from typing import Any, Literal, NamedTuple, cast
 from interlock.services.files.disk import read_file
 from interlock.services.files.filesystem import is_file
 from interlock.services.files.stamps import record_read
+from interlock.state.context import Dialect
 
 AgentFileKind = Literal[
     "memory",
@@ -51,6 +52,7 @@ class AgentFiles(NamedTuple):
     unread: str = ""
     default: Literal["always", "named"] = "always"
     bare: Literal["root", "anywhere"] = "anywhere"
+    dialect: Dialect = "plain"
 
 
 @cache

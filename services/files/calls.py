@@ -228,11 +228,10 @@ def _change_size(change_or_error: FileChange | ToolError) -> int:
 def _read_target_file(file_path: str, files: Mapping[str, bytes], context: ToolContext) -> TargetFile:
     target = prepare_write_target(file_path, context, files)
     if target.before is None:
-        return TargetFile(str(target.path), target.display_path, None, 0)
+        return TargetFile(str(target.path), target.display_path, None, 0, target.conventions)
     context.workspace.resolve_readable(file_path)  # errors and helpers quote the file's text
-    return TargetFile(
-        str(target.path), target.display_path, target.before, _modification_time(target.path, context)
-    )
+    changed_at = _modification_time(target.path, context)
+    return TargetFile(str(target.path), target.display_path, target.before, changed_at, target.conventions)
 
 
 def _modification_time(path: Path, context: ToolContext) -> float:

@@ -2,10 +2,11 @@
 
 import os
 import stat
-from collections.abc import Callable, Generator, Iterator, Sequence, Set
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from interlock.services.files.conventions import read_conventions
 from interlock.services.files.filesystem import HeldDirectory
 from interlock.services.files.ignore import IgnoreRules, Layer, is_entry_ignored
 from interlock.services.files.protected import (
@@ -26,6 +27,7 @@ from interlock.state.file_names import fold_written_name, format_file_name, stri
 from interlock.state.settings import Settings
 from interlock.state.workspace import (
     Buffers,
+    FileConventions,
     LeaveOut,
     OpenDirEntry,
     PathRefused,
@@ -57,7 +59,10 @@ class FolderWorkspace:
         outputs: Path | None = None,
         protected: ProtectedPaths | None = None,
         buffers: Buffers | None = None,
+        encodings: Mapping[str, str] | None = None,
     ) -> None:
+        self.confirmed_encodings = list((encodings or {}).items())
+        """Patterns of files, and the encoding that a person confirmed for them; the last that matches counts."""
         self.protected_paths = protected or ProtectedPaths()
         self.buffers = buffers
         # Whole tool outputs are stored there and may be read too.
@@ -162,6 +167,10 @@ class FolderWorkspace:
     def _refuse_if_user_ignored(self, path: str, real: Path) -> None:
         if self.is_ignored(real, git=False):
             raise PathRefused(ignored_path_message(path, git=False))
+
+    def read_conventions(self, path: Path) -> FileConventions:
+        """See `Workspace.read_conventions`."""
+        return read_conventions(path, self.confirmed_encodings, self.display_path(path))
 
     def find_protection(self, path: str) -> Protection | None:
         """See `Workspace.find_protection`. Checks both the path as written and its target."""
@@ -440,4 +449,5 @@ def open_workspace(
         outputs=outputs,
         protected=protected,
         buffers=buffers,
+        encodings=settings.files.encodings,
     )

@@ -102,6 +102,27 @@ def test_a_closed_session_ends_its_prompt_and_keeps_its_question(asking: Asking)
     here.until(lambda: here.text() == "Done.")
 
 
+def test_a_session_that_works_in_a_worktree_is_found_by_the_folder_of_the_editor(
+    editor: Open, tmp_path: Path
+) -> None:
+    work = tmp_path / "work"
+    identity = ("-c", "user.name=a", "-c", "user.email=b")
+    for words in (("init", "-q"), ("commit", "-q", "--allow-empty", "-m", "first")):
+        subprocess.run(["git", "-C", str(work), *identity, *words], check=True)
+    here = editor(WRITE, DONE, person=ALLOWS)
+    session = here.new()
+    here.prompt(session, "/worktree one")
+    assert "worktree-one" in here.text()
+    here.prompt(session, "write a file")
+    place = tmp_path / "work.worktrees/one"
+    assert (place / "a.txt").exists() and not (work / "a.txt").exists()
+    (call,) = here.calls().values()
+    assert call["locations"][0]["path"] == str(place / "a.txt")
+    here.call("session/close", {"sessionId": session})
+    here.load(session)
+    assert here.leave() == 0
+
+
 def test_a_session_goes_on_on_another_machine(asking: Asking, tmp_path: Path, home: Path) -> None:
     here, session, _ = asking({"thought": "Hm.", "text": "I write it."} | WRITE, DONE)
     calls = here.calls()

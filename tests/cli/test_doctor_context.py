@@ -55,14 +55,16 @@ def test_it_lists_what_was_found_what_is_used_and_why_not(run: Run, tmp_path: Pa
     assert said("note", "prompt", ".roo/system-prompt-ask: not used; the folder isn't trusted")
     ignored = next(f[2] for f in lines if f[1] == "trust")
     assert ".mcp.json (2 MCP servers)" in ignored and ".roomodes" in ignored and "agents/helper.md" in ignored
-    assert said("ok", "commands", "/mine")
-    assert said("note", "commands", "odd.toml was ignored")
-    assert said("note", "commands", "1 of this folder not used: it isn't trusted")
+    assert said("ok", "commands", "mine.toml: /mine")
+    assert said("note", "commands", "odd.toml: not used; Expected")
+    assert said("note", "commands", "a.toml: not used; the folder isn't trusted (interlock trust)")
     run("trust", "--yes")
     told = json.loads(run("doctor", "--json").out)
-    assert any("/a, /mine" in f["text"] for f in told)
     lines = [(f["level"], f["what"], f["text"]) for f in told]
-    assert said("ok", "modes", "docs") and said("ok", "agents", "helper") and said("ok", "mcp", "one")
+    assert said("ok", "commands", "a.toml: /a")
+    assert (
+        said("ok", "modes", "docs") and said("ok", "agents", "helper.md: helper") and said("ok", "mcp", "one")
+    )
     assert said("ok", "processors", "mine.py (interlock diagram main)")
     assert said("ok", "mcp", "bad name")
     assert said("ok", "prompt", ".roo/system-prompt-ask: in place of the mode's system prompt")

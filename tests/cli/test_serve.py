@@ -231,6 +231,14 @@ def test_bad_input_gets_one_line_that_says_what_was_expected(serve: Callable[...
         ("POST", f"{at}/undo", {"call": 7}, 422, "7"),
         ("POST", "/api/runs", {"workflow": "main", "input": 1}, 422, "`input` must be"),
         ("POST", "/api/runs", {"workflow": "main", "workspace": "/not/here"}, 422, "'/not/here'"),
+        ("POST", "/api/runs", {"workflow": "main", "worktree": 7}, 422, "`worktree` must be"),
+        (
+            "POST",
+            "/api/runs",
+            {"workflow": "main", "input": {"prompt": "x"}, "worktree": True},
+            422,
+            "git repository",
+        ),
         ("POST", f"{at}/decide", iter(too_long), 413, "8,000,000"),
         ("POST", "/login", iter(too_long), 413, "8,000,000"),
     ]

@@ -17,7 +17,8 @@ from interlock.engine.store.chain import SqlChain
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.runs import NewRun, insert_run
 from interlock.engine.store.sqlite import Sqlite
-from interlock.services.context.definitions import load_agents
+from interlock.services.context.agents import load_agents
+from interlock.services.context.definition_files import Folders
 from interlock.services.transcript import ChainTranscript
 from interlock.state.messages import Message
 
@@ -197,6 +198,7 @@ def test_a_command_whose_supervisor_was_killed_is_asked_about(run: Run, tmp_path
 def test_an_odd_agent_file_is_one_line(front: str, tmp_path: Path) -> None:
     folder = tmp_path / ".interlock" / "agents"
     put(folder / "odd.md", f"---\ndescription: odd\n{front}\n---\nDo it.\n")
-    found, problems = load_agents(tmp_path / "nowhere", tmp_path, trusted=False)
-    assert len(problems) == 1 and "odd.md was ignored" in problems[0] and "\n" not in problems[0]
-    assert len(problems[0]) < 1000 and "odd" not in found
+    found = load_agents(Folders(tmp_path / "nowhere", tmp_path, trusted=False))
+    told = [*found.list_warnings(), *found.list_notes()]
+    assert all("odd.md" in line and "\n" not in line and len(line) < 1000 for line in told) and len(told) < 2
+    assert ("odd" in found.by_name) == (not found.list_warnings())

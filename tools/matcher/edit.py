@@ -220,13 +220,14 @@ def locate_edit_with_corrections(
     return found
 
 
-def apply_spans(file: TextFile, spans: tuple[Span, ...]) -> str:
+def apply_spans(file: TextFile, spans: tuple[Span, ...], *, keep_final_newline: bool = True) -> str:
     """Return the file's new text with its own line endings; a final newline is kept or stays absent."""
     text = file.text
     crlf = file.raw.count("\r\n")
     if 0 < crlf < file.raw.count("\n"):  # mixed line endings: unchanged lines keep theirs
         spans = tuple(small for span in spans for small in _split_span_into_changed_lines(text, span))
-    return match_final_newline(file, file.replace_spans([(span.start, span.end, span.new) for span in spans]))
+    made = file.replace_spans([(span.start, span.end, span.new) for span in spans])
+    return match_final_newline(file, made) if keep_final_newline else made
 
 
 def _split_span_into_changed_lines(text: str, span: Span) -> list[Span]:
@@ -343,9 +344,10 @@ def match_final_newline(file: TextFile, raw: str) -> str:
     """`raw` with the file's original ending: with a final newline, or without."""
     if not raw or not file.raw:
         return raw
-    if file.raw.endswith("\n"):
-        return raw if raw.endswith("\n") else raw + file.newline
-    return raw.removesuffix("\n").removesuffix("\r") if raw.endswith("\n") else raw
+    ends = ("\n", "\r") if file.newline == "\r" else "\n"
+    if file.raw.endswith(ends):
+        return raw if raw.endswith(ends) else raw + file.newline
+    return raw.removesuffix("\n").removesuffix("\r") if raw.endswith(ends) else raw
 
 
 def describe_nearest_text(text: str, old: str, new: str, work: WorkBudget) -> str:

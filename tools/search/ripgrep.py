@@ -10,7 +10,7 @@ import fnmatch
 import os
 import re
 import shutil
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.metadata import PackageNotFoundError, distribution
@@ -20,12 +20,21 @@ from pathlib import Path
 from typing import NamedTuple
 
 from interlock.state.calls import ToolError
+from interlock.state.deps import StopFlag, run_in_thread
 from interlock.state.tooling import ProcessEnd, ToolContext
 from interlock.state.workspace import PathRefused, Workspace
+from interlock.tools.file_content import decode_text_file
+from interlock.tools.search.other_encodings import (
+    NOT_UTF_8,
+    OtherTexts,
+    may_match_beyond_ascii,
+    read_other_texts,
+)
 from interlock.tools.workspace_files import (
     LARGEST,
     open_directory,
     open_regular_file,
+    read_file_bytes,
     resolve_file_if_allowed,
 )
 
@@ -99,6 +108,18 @@ def capped_ripgrep_argv(program: str, search: Search) -> list[str]:
         argv.append(f"--max-count={search.most_per_file}")
     argv.append("--fixed-strings" if search.fixed_strings else "--engine=auto")
     argv.append("--case-sensitive" if search.case_sensitive else "--ignore-case")
+    return _add_files_and_cap(program, argv, search)
+
+
+def other_encodings_argv(program: str, search: Search) -> list[str]:
+    """Return the ripgrep command line that lists the files which aren't UTF-8."""
+    argv = ["--no-config", "--no-messages", "--hidden", "--no-ignore-global", "--no-ignore-dot", "--null"]
+    argv += ["--files-with-matches", "--engine=default"]
+    return _add_files_and_cap(program, argv, replace(search, pattern=NOT_UTF_8))
+
+
+def _add_files_and_cap(program: str, argv: list[str], search: Search) -> list[str]:
+    """Return a command line with the files that a search looks at, and its output capped."""
     if search.all_files:
         argv.append("--no-ignore-vcs")
     argv += [f"--ignore-file={path}" for path in search.ignore_files]
@@ -153,6 +174,8 @@ class Grep:
     def __init__(self, context: ToolContext, *, no_ignore: bool) -> None:
         self._context = context
         self._no_ignore = no_ignore
+        self.unread_files = 0
+        """Files that aren't UTF-8 and were searched as bytes only, as there were too many."""
         program = find_ripgrep()
         if program is None:
             raise ToolError(
@@ -164,13 +187,24 @@ class Grep:
     async def find_lines(self, search: Search, excluded_line_pattern: str | None) -> tuple[list[Line], bool]:
         """Return ripgrep's findings, sorted by path and number, and whether it was stopped early, as there are more.
 
+        Files that aren't UTF-8 are searched in their own encoding.
+
         Lines matching `excluded_line_pattern` aren't matches. They aren't verified: `keep_showable_lines` decides
         which lines of a file may be shown.
         """
-        ended = await self._run_ripgrep(
-            capped_ripgrep_argv(self._program, self._apply_ignore_settings(search)), search
-        )
+        filtered = self._apply_ignore_settings(search)
+        side = asyncio.ensure_future(self._find_lines_in_other_encodings(filtered))
+        try:
+            ended = await self._run_ripgrep(capped_ripgrep_argv(self._program, filtered), search)
+            others, paths = await side
+        except BaseException:
+            side.cancel()
+            await asyncio.gather(side, return_exceptions=True)
+            raise
         lines = await asyncio.to_thread(lambda: list(parse_ripgrep_lines(ended.output)))
+        if paths:
+            lines = [line for line in lines if line.path not in paths] + others
+            lines.sort(key=lambda line: (line.path.parts, line.number))
         if excluded_line_pattern:
             lines = await self._unmark_excluded_matches(lines, search, excluded_line_pattern)
         return lines, len(ended.output.encode()) >= OUTPUT_BYTES
@@ -185,6 +219,35 @@ class Grep:
                 (row._replace(path=path) for row in rows), workspace, allow_ignored=self._no_ignore
             )
         )
+
+    async def _find_lines_in_other_encodings(self, search: Search) -> tuple[list[Line], Set[Path]]:
+        """Return what is found in the files that aren't UTF-8, and these files; none if the pattern can only match what
+        is the same bytes there."""
+        if not may_match_beyond_ascii(search.pattern, is_literal=search.fixed_strings):
+            return [], set()
+        listed = await self._run_ripgrep(other_encodings_argv(self._program, search), search)
+        paths = sorted(Path(name) for name in listed.output.split("\0") if name.strip())
+        if not paths:
+            return [], set()
+        texts = await run_in_thread(self._read_other_texts, paths, search)
+        self.unread_files = texts.skipped
+        stdin = replace(search, paths=(Path("-"),), most_per_file=0)
+        ended = await self._run_ripgrep(capped_ripgrep_argv(self._program, stdin), search, texts.stream)
+        rows = await asyncio.to_thread(lambda: list(parse_ripgrep_lines(ended.output)))
+        places = (texts.locate(row.number) for row in rows)
+        found = [row._replace(path=path, number=n) for row, (path, n) in zip(rows, places, strict=True)]
+        return found, set(texts.paths)
+
+    def _read_other_texts(self, stop: StopFlag, paths: Sequence[Path], search: Search) -> OtherTexts:
+        workspace = self._context.workspace
+
+        def resolve(path: Path) -> Path | None:
+            known = _find_undecodable_path(path, workspace) if _UNKNOWN in str(path) else path
+            return known and resolve_file_if_allowed(
+                workspace, search.root / known, allow_ignored=self._no_ignore
+            )
+
+        return read_other_texts(paths, self._context, resolve, stop.raise_if_stopped)
 
     async def _unmark_excluded_matches(
         self, lines: list[Line], search: Search, excluded_line_pattern: str
@@ -251,13 +314,25 @@ def iterate_lines_verified_on_disk(
         if path is None or real is None:
             continue
         rows = list(group)
-        there = _read_lines(workspace, real, {row.number for row in rows})
+        numbers = {row.number for row in rows}
+        there = _read_lines(workspace, real, numbers)
+        decoded = _read_decoded_lines(workspace, real, numbers) if _UNKNOWN in "".join(there.values()) else {}
         for row in rows:
-            text = there.get(row.number)
-            if text is not None and _strip_replacement_characters(text).startswith(
-                _strip_replacement_characters(row.text[:_COMPARED])
-            ):
-                yield row._replace(path=path, text=text)
+            texts = [lines[row.number] for lines in (decoded, there) if row.number in lines]
+            printed = _strip_replacement_characters(row.text[:_COMPARED])
+            if any(_strip_replacement_characters(text).startswith(printed) for text in texts):
+                yield row._replace(path=path, text=texts[0])
+
+
+def _read_decoded_lines(workspace: Workspace, path: Path, numbers: Collection[int]) -> dict[int, str]:
+    """Return lines of a file in its own encoding, by number; none if it isn't text."""
+    try:
+        data = read_file_bytes(workspace, path)
+    except ToolError:  # too large, or deleted meanwhile
+        return {}
+    file = decode_text_file(data, workspace.read_conventions(path), path.name)
+    lines = file.text.split("\n") if file else []
+    return {number: lines[number - 1] for number in numbers if number <= len(lines)}
 
 
 def _strip_replacement_characters(text: str) -> str:

@@ -73,8 +73,9 @@ export async function start(main) {
     names.sort((a, b) => (b === prompt) - (a === prompt) || needed.includes(b) - needed.includes(a));
     const shown = names.filter((n) => n === prompt || needed.includes(n)), rest = names.filter((n) => !shown.includes(n));
     const folder = el("div", { class: "field" }, el("label", { for: "folder" }, "folder", el("span", { class: "soft" }, " (optional)")), el("input", { id: "folder", type: "text", placeholder: "where the server was started" }));
+    const tree = el("div", { class: "field" }, el("label", { class: "check", for: "worktree" }, el("input", { id: "worktree", type: "checkbox" }), "in a git worktree of its own"));
     const early = queue ? el("div", { class: "field" }, el("label", { for: "priority" }, "priority", el("span", { class: "soft" }, " (optional)")), el("input", { id: "priority", type: "number", min: "-100", max: "100", placeholder: "0; higher runs first" }), el("p", { class: "soft hint" }, `A worker of the queue ${queue} drives the run, within its limits.`)) : null;
-    show(form, el("p", { class: "soft" }, summary), shown.map((n) => field(n, schema.properties[n], needed.includes(n))), folder, early,
+    show(form, el("p", { class: "soft" }, summary), shown.map((n) => field(n, schema.properties[n], needed.includes(n))), folder, tree, early,
       rest.length ? el("details", {}, el("summary", {}, `${rest.length} more inputs`), rest.map((n) => field(n, schema.properties[n], false))) : null, el("p", {}, el("button", { class: "main" }, "Start the run")), problem);
   };
   form.addEventListener("submit", (e) => {
@@ -85,7 +86,7 @@ export async function start(main) {
       for (const one of form.querySelectorAll("[name]")) { const v = valueOf(one); if (v !== undefined) input[one.name] = v; }
       say("Starting …");
       const early = form.querySelector("#priority")?.value;
-      const made = await ask("/api/runs", { workflow: which.value, input, workspace: form.querySelector("#folder").value || undefined, priority: early ? Number(early) : undefined });
+      const made = await ask("/api/runs", { workflow: which.value, input, workspace: form.querySelector("#folder").value || undefined, worktree: form.querySelector("#worktree").checked || undefined, priority: early ? Number(early) : undefined });
       window.dispatchEvent(new CustomEvent("go", { detail: `/run/${made.run}` }));
     }, (text) => (say(""), show(problem, text)));
   });

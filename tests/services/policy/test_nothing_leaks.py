@@ -10,7 +10,8 @@ from typing import get_args
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock.services.context.definitions import load_agents, select_agent_tools
+from interlock.services.context.agents import load_agents, select_agent_tools
+from interlock.services.context.definition_files import Folders
 from interlock.services.files.workspace import FolderWorkspace
 from interlock.services.policy.policy import RulePolicy
 from interlock.services.policy.rule import ANYBODY, Scope
@@ -27,7 +28,7 @@ LISTED = {
     *("codebase_search", "web_search", "write_todos", "ask_user", "codebase_investigator", "exit_plan_mode"),
     *("complete_task", "update_scratchpad", "update_todo_list"),
     *("search_files", "list_files", "list_code_definition_names", "fetch_instructions"),
-    *("ask_followup_question", "attempt_completion"),
+    *("ask_followup_question", "attempt_completion", "find_skills"),
 }
 """Tools of `docs/internals.md#plan-mode`, the task loop's names for them, and the investigator's report."""
 OTHERS = {
@@ -148,8 +149,7 @@ def test_in_plan_mode_each_listed_tool_does_work(tmp_path) -> None:
 
 
 def test_an_agent_with_reading_tools_has_nothing_that_writes_runs_or_reaches_the_network(tmp_path) -> None:
-    agents, problems = load_agents(tmp_path, tmp_path, trusted=True)
-    assert problems == []
+    agents = load_agents(Folders(tmp_path, tmp_path, trusted=True)).by_name
     found = select_agent_tools(agents["codebase_investigator"], TOOLS, depth=2)
     assert {n for n, t in found.items() if t.risk not in ("read", "state")} <= {"web_fetch"}
     assert not {"invoke_agent", "write_todos", "enter_plan_mode", "run_shell_command"} & set(found)

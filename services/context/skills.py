@@ -1,0 +1,268 @@
+"""skills: the skills (agentskills.io) of the project and the user, and the tools that read and find them."""
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import NamedTuple
+
+from pydantic import JsonValue
+
+from interlock.services.context.definition_files import (
+    LARGEST,
+    DefinitionFile,
+    FileUse,
+    Folders,
+    Loaded,
+    describe_problem,
+    find_definition_files,
+    first_paragraph,
+    list_within_budget,
+    note_unknown_fields,
+    shorten,
+)
+from interlock.services.context.front_matter import parse_front_matter, to_flag, to_list, to_text
+from interlock.services.context.memory import resolve_readable_in_roots
+from interlock.services.context.tool_names import resolve_tool_names
+from interlock.services.files.disk import read_file
+from interlock.services.files.filesystem import UnreadableError, read_truncated_text
+from interlock.state.calls import ToolError, ToolResult
+from interlock.state.command import list_shell_lines
+from interlock.state.context import CustomCommand
+from interlock.state.text import replace_surrogates
+from interlock.state.tooling import Tool, ToolContext, restrict_field
+from interlock.tools.control import ACTIVATE_SKILL, FIND_SKILLS, ActivateSkillArgs, FindSkillsArgs
+
+SKILL = "SKILL.md"
+_MOST_FILES = 100
+"""Maximum number of files listed per skill."""
+_LONGEST_NAME = 64
+_LONGEST_DESCRIPTION = 1_024
+"""Characters of a description that count (Agent Skills: the same)."""
+_BUDGET = 8_000
+"""Characters that the descriptions of all skills share (Codex: the same)."""
+_FOUND = 20
+"""Skills that a search returns."""
+
+
+class Skill(NamedTuple):
+    """The part of a skill that the model sees before activating it."""
+
+    name: str
+    """By which it is called: its own name, with the place before it if another skill has that name."""
+    description: str
+    folder: Path
+    own_name: str = ""
+    """By which it is called if no other has this name."""
+    source: str = ""
+    for_model: bool = True
+    """Whether the model may call for it."""
+    for_person: bool = True
+    """Whether a person may call for it as `/name`."""
+    argument_hint: str = ""
+    argument_names: tuple[str, ...] = ()
+    paths: tuple[str, ...] = ()
+    """Patterns of the files for which it is listed; empty: always."""
+    denied_tools: tuple[str, ...] = ()
+    """Tools that may not be called until the next prompt."""
+    allowed_tools: tuple[str, ...] = ()
+    in_home: bool = False
+
+
+def load_skills(folders: Folders) -> Loaded[Skill]:
+    """Load the skills of the project, if it is trusted, and of the user. All of one name are listed, by names that tell
+    them apart."""
+    return load_skills_of_files(find_definition_files("skills", folders), folders.root)
+
+
+def load_skills_of_files(files: Iterable[DefinitionFile], root: Path) -> Loaded[Skill]:
+    """Read the skills of these files. `root`: the folder below which nested ones are named by theirs."""
+    loaded = Loaded[Skill]()
+    texts: dict[str, list[tuple[str, Path]]] = {}
+    folders: set[Path] = set()
+    for file in files:
+        if not folders.isdisjoint(file.path.parent.parents):  # a file of another skill
+            continue
+        try:
+            text = file.read_text()
+            skill, notes = read_skill(file, text)
+        except (OSError, ValueError, OverflowError, TypeError, RecursionError) as error:
+            loaded.files.append(FileUse(file, "", describe_problem(error)))
+            continue
+        folders.add(file.path.parent)
+        same = texts.setdefault(skill.own_name, [])
+        if copy := next((p for t, p in same if t == text and _has_same_files(p.parent, skill.folder)), None):
+            loaded.files.append(FileUse(file, "", f"the same as {copy}"))
+            continue
+        same.append((text, file.path))
+        name = _choose_free_name(file, skill.own_name, root, loaded.by_name)
+        loaded.by_name[name] = skill._replace(name=name)
+        loaded.files.append(FileUse(file, name, notes=tuple(notes)))
+    return loaded
+
+
+def _choose_free_name(file: DefinitionFile, own: str, root: Path, taken: Mapping[str, object]) -> str:
+    """Return the skill's own name, or that with the place that tells it from those before it."""
+    nested = (
+        ""
+        if file.base == root or not file.base.is_relative_to(root)
+        else file.base.relative_to(root).as_posix()
+    )
+    program = f"~{file.program}" if file.in_home else file.program
+    beside = file.path.parent.relative_to(file.folder).parent.as_posix()
+    near = f"{nested}/{program}".lstrip("/")
+    ways = [nested, near, f"{near}/{beside}", str(file.path.parent)]
+    return next(name for way in ways if (name := f"{way}:{own}".lstrip(":")) not in taken)
+
+
+def _has_same_files(one: Path, other: Path) -> bool:
+    """Return whether two folders hold files of the same names and sizes."""
+    return [*_list_names_and_sizes(one)] == [*_list_names_and_sizes(other)]
+
+
+def _list_names_and_sizes(folder: Path) -> Iterable[tuple[str, int]]:
+    for name in _list_other_files(folder):
+        try:
+            yield name, (folder / name).stat().st_size
+        except OSError:
+            yield name, -1
+
+
+def read_skill(file: DefinitionFile, text: str) -> tuple[Skill, list[str]]:
+    """Return a skill of a text, and notes on what doesn't count of it. Raise `ValueError` if it is none."""
+    fields, body, problem = parse_front_matter(text)
+    notes = [problem] if problem else []
+    folder = file.path.parent
+    name = " ".join(to_text(fields.get("name")).split()) or folder.name
+    if len(name) > _LONGEST_NAME:
+        notes.append(f"its name is longer than {_LONGEST_NAME} characters: it is called {folder.name!r}")
+        name = folder.name
+    when = to_text(fields.get("when_to_use") or fields.get("when-to-use"))
+    said = " ".join(f"{to_text(fields.get('description'))} {when}".split())
+    description = said or first_paragraph(body)
+    if not description:
+        raise ValueError("; ".join(["it has no 'description' and no text", *notes]))
+    if len(description) > _LONGEST_DESCRIPTION:
+        notes.append(f"its description is cut after {_LONGEST_DESCRIPTION:,} characters")
+        description = shorten(description, _LONGEST_DESCRIPTION)
+    allowed = tuple(to_list(fields.get("allowed-tools"), separators=", \t\n"))
+    if allowed:
+        notes.append(f"allowed-tools grants nothing here: {', '.join(allowed)}")
+    denied, unknown = resolve_tool_names(to_list(fields.get("disallowed-tools"), separators=", \t\n"))
+    if unknown:
+        notes.append(f"disallowed-tools names no tool here: {', '.join(unknown)}")
+    typed = next((fields[key] for key in ("user-invocable", "user-invokable") if key in fields), None)
+    skill = Skill(
+        name=replace_surrogates(name),
+        description=replace_surrogates(description),
+        folder=folder,
+        own_name=replace_surrogates(name),
+        source=str(file.path),
+        for_model=to_flag(fields.get("disable-model-invocation")) is not True,
+        for_person=to_flag(typed) is not False,
+        argument_hint=to_text(fields.get("argument-hint")),
+        argument_names=tuple(to_list(fields.get("arguments"), separators=", ")),
+        paths=tuple(to_list(fields.get("paths") or fields.get("globs"))),
+        denied_tools=tuple(denied),
+        allowed_tools=allowed,
+        in_home=file.in_home,
+    )
+    return skill, [*notes, *note_unknown_fields(fields, file.row)]
+
+
+def build_skill_tools(skills: Mapping[str, Skill]) -> dict[str, Tool]:
+    """Build the tool that activates skills, and one that finds those of which its description says too little."""
+    offered = {name: skill for name, skill in skills.items() if skill.for_model}
+    if not offered:
+        return {}
+    always = [(name, skill.description) for name, skill in offered.items() if not skill.paths]
+    lines, is_cut = list_within_budget(always, _BUDGET, _LONGEST_DESCRIPTION)
+    lines += [f"- {skill.name}: for {', '.join(skill.paths)}" for skill in offered.values() if skill.paths]
+    is_cut = is_cut or len(always) < len(offered)
+    if is_cut:
+        lines.append(f"Some descriptions are cut or left out: `{FIND_SKILLS.name}` shows them whole.")
+    description = "\n".join([ACTIVATE_SKILL.description, "Skills:", *lines])
+    args = restrict_field(ActivateSkillArgs, "name", tuple(offered), "no skill has this name")
+    activate = partial(_activate_skill, offered)
+    tools = {ACTIVATE_SKILL.name: replace(ACTIVATE_SKILL, description=description, args=args, run=activate)}
+    if is_cut:
+        tools[FIND_SKILLS.name] = replace(FIND_SKILLS, run=partial(_find_skills, offered))
+    return tools
+
+
+async def _activate_skill(skills: Mapping[str, Skill], args: ActivateSkillArgs, _: ToolContext) -> ToolResult:
+    skill = skills[args.name]
+    text = _read_skill_file(skill, args.file or SKILL)
+    if args.file is None:
+        text = f"{_fill_skill_folder(skill, text)}\n{describe_other_skill_files(skill.folder)}"
+        if lines := list_shell_lines(text, "claude"):
+            text += f"\n[It wants the output of these commands first; run them: {'; '.join(lines)}]"
+    denied: list[JsonValue] = [*skill.denied_tools]
+    meta: dict[str, JsonValue] = {"summary": skill.name, **({"denied_tools": denied} if denied else {})}
+    return ToolResult(status="success", content=text, meta=meta)
+
+
+async def _find_skills(skills: Mapping[str, Skill], args: FindSkillsArgs, _: ToolContext) -> ToolResult:
+    return ToolResult(
+        status="success",
+        content=find_skills_by_words(skills.values(), args.words),
+        meta={"summary": args.words},
+    )
+
+
+def find_skills_by_words(skills: Iterable[Skill], words: str) -> str:
+    """Return the skills whose names and descriptions hold most of the words, one a line."""
+    wanted = words.casefold().split()
+    scored = [(sum(w in f"{s.name} {s.description}".casefold() for w in wanted), s) for s in skills]
+    found = sorted((one for one in scored if one[0] or not wanted), key=lambda one: -one[0])
+    lines = [f"- {skill.name}: {skill.description}" for _, skill in found[:_FOUND]]
+    if len(found) > _FOUND:
+        lines.append(f"… {len(found) - _FOUND} more; search with other words.")
+    return "\n".join(lines) or f"No skill says {words!r}."
+
+
+def _read_skill_file(skill: Skill, name: str) -> str:
+    """Return the text of a file in the skill's folder. Raise `ToolError` if it can't be read."""
+    folder = Path(os.path.realpath(skill.folder))
+    try:
+        real, top = resolve_readable_in_roots(folder / name, [folder])
+        return replace_surrogates(read_truncated_text(real, LARGEST, top))
+    except UnreadableError as error:
+        text = f"{name!r} of skill {skill.name!r} can't be read: {error}."
+        raise ToolError("no_skill_file", text) from None
+
+
+def _fill_skill_folder(skill: Skill, text: str) -> str:
+    """Return the instructions of a skill's file, with its folder where they name it."""
+    body = parse_front_matter(text).body.strip()
+    return body.replace("${CLAUDE_SKILL_DIR}", os.path.realpath(skill.folder))
+
+
+def describe_other_skill_files(folder: Path) -> str:
+    """Return a note that names the other files of a skill; empty if it has none."""
+    real = Path(os.path.realpath(folder))
+    names = [*islice(_list_other_files(real), _MOST_FILES)]
+    return f"\n[Other files of this skill, in {real}: {', '.join(names)}]" if names else ""
+
+
+def _list_other_files(folder: Path) -> Iterable[str]:
+    files = (path for path in sorted(folder.rglob("*")) if path.is_file() and path.name != SKILL)
+    return (path.relative_to(folder).as_posix() for path in files)
+
+
+def build_skill_command(skill: Skill) -> CustomCommand:
+    """Return a skill as a person calls it: `/name` puts its text into the prompt. Raise `OSError` or `ValueError`."""
+    text = parse_front_matter(read_file(Path(skill.source), LARGEST).decode("utf-8-sig")).body.strip()
+    return CustomCommand(
+        name="-".join(skill.name.split()),
+        prompt=replace_surrogates(text + describe_other_skill_files(skill.folder)),
+        description=skill.description,
+        source=skill.source,
+        dialect="claude",
+        argument_hint=skill.argument_hint,
+        argument_names=skill.argument_names,
+        denied_tools=skill.denied_tools,
+        skill_folder=os.path.realpath(skill.folder),
+    )

@@ -1,0 +1,109 @@
+"""tool_names: names that other programs' files give to tools, as ours."""
+
+import re
+from collections.abc import Iterable, Mapping
+
+from interlock.state.names import ELSEWHERE, mcp_tool_name
+from interlock.tools.table import ALIASES, TOOLS
+
+_SEARCH = ("grep_search", "glob", "list_directory", "codebase_search")
+_EDIT = ("replace", "write_file")
+_SHELL = ("run_shell_command",)
+_READ = ("read_file", "read_many_files")
+_BY_NAME: Mapping[str, tuple[str, ...]] = {
+    **dict.fromkeys(
+        (
+            *(
+                "bash",
+                "shell",
+                "execute",
+                "terminal",
+                "powershell",
+                "local_shell",
+                "shell_command",
+                "runcommands",
+            ),
+            *("runinterminal", "run_in_terminal", "runincommandline", "runtasks", "runtests", "exec"),
+        ),
+        _SHELL,
+    ),
+    **dict.fromkeys(("read", "view", "readfile", "open", "cat", "notebookread", "read_files"), _READ),
+    **dict.fromkeys(
+        (
+            *(
+                "edit",
+                "editfiles",
+                "apply_patch",
+                "patch",
+                "str_replace",
+                "str_replace_editor",
+                "editnotebook",
+            ),
+            *("edit_file", "insert_edit_into_file", "replace_string_in_file"),
+        ),
+        _EDIT,
+    ),
+    **dict.fromkeys(
+        ("write", "create", "createfile", "create_file", "new", "createdirectory"), ("write_file",)
+    ),
+    **dict.fromkeys(
+        (
+            "search",
+            "codebase",
+            "textsearch",
+            "filesearch",
+            "grep",
+            "find",
+            "semantic_search",
+            "searchresults",
+        ),
+        _SEARCH,
+    ),
+    **dict.fromkeys(("glob", "ls", "list", "listdirectory", "list_dir"), ("glob", "list_directory")),
+    **dict.fromkeys(("web", "fetch", "webfetch", "fetch_webpage"), ("web_fetch",)),
+    **dict.fromkeys(("websearch", "googlesearch", "google_web_search"), ("web_search",)),
+    **dict.fromkeys(
+        ("todo", "todos", "todowrite", "todoread", "update_plan", "manage_todo_list"), ("write_todos",)
+    ),
+    **dict.fromkeys(("agent", "task", "runsubagent", "custom-agent"), ("invoke_agent",)),
+    **dict.fromkeys(("askuserquestion", "question", "askquestions"), ("ask_user",)),
+    "skill": ("activate_skill", "find_skills"),
+    "exitplanmode": ("exit_plan_mode",),
+}
+"""Name in lower case → our tools. Spellings that Claude Code and gemini-cli take are in `state/names.py`."""
+_GROUPS = frozenset({"execute", "read", "edit", "search", "web", "agent", "todo", "todos", "vscode", "new"})
+"""First part of a name in VS Code that isn't a server's: `edit/editFiles`."""
+_SERVER = re.compile(r"mcp__(?P<server>.+?)(?:__(?P<tool>.+))?")
+
+
+def resolve_tool_names(names: Iterable[str]) -> tuple[list[str], list[str]]:
+    """Return our names of tools, and the names that no tool here has. A server's tools are `mcp_SERVER_TOOL`."""
+    found: dict[str, None] = {}
+    unknown: list[str] = []
+    for name in names:
+        if ours := _resolve_tool_name(name.partition("(")[0].strip()):
+            found |= dict.fromkeys(ours)
+        elif name not in ELSEWHERE:
+            unknown.append(name)
+    return [*found], unknown
+
+
+def _resolve_tool_name(name: str) -> tuple[str, ...]:
+    if name in TOOLS or (name.startswith("mcp_") and not name.startswith("mcp__")):
+        return (name,)
+    if name in ALIASES:
+        return (ALIASES[name],)
+    if known := _BY_NAME.get(name.casefold()):
+        return known
+    if server := _SERVER.fullmatch(name):
+        return (_server_tool(server["server"], server["tool"] or "*"),)
+    first, slash, last = name.rpartition("/")
+    if not slash:
+        return ()
+    if first.casefold() in _GROUPS:
+        return _BY_NAME.get(last.casefold(), ())
+    return (_server_tool(first, last),)
+
+
+def _server_tool(server: str, tool: str) -> str:
+    return "mcp_*" if server == "*" else f"mcp_{server}_*" if tool == "*" else mcp_tool_name(server, tool)
