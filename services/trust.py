@@ -206,8 +206,10 @@ def record_and_report_more_memory(root: Path, home: Path, files: Iterable["Memor
     file, key = home / _MEMORY_SEEN, os.path.realpath(root)
     if set(names) <= {*_to_list((read_json_object(file) or {}).get(key))}:
         return []
-    with suppress(OSError), lock_folder(file.parent):  # unwritable home: reported every time
-        _write_json_through_link(file, {**(read_json_object(file) or {}), key: names})
+    with suppress(OSError):  # unwritable home: reported every time
+        make_private_directory(file.parent)
+        with lock_folder(file.parent):
+            _write_json_through_link(file, {**(read_json_object(file) or {}), key: names})
     beside = ", ".join(display_path(file.path, root) for file in used if file not in more)
     tokens = sum(estimate_tokens(file.text) for file in more)
     return [
