@@ -54,7 +54,11 @@ _LISTED = {
         ("travel", "undo RUN [--call ID]", "Undo the file changes of a run, or of one call"),
         ("travel", "replay RUN", "Repeat a run offline and report the first difference"),
         ("draw", "export RUN", "Export a run as HTML, Markdown or JSON"),
-        ("travel", "import --from URL THREAD", "Continue a LangGraph thread of another database"),
+        (
+            "travel",
+            "import --agent NAME",
+            "Take over another agent's files, or a LangGraph thread",
+        ),
     ),
     "Inspect": (
         ("runs", "runs", "List runs; `runs rm RUN` deletes one"),

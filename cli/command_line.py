@@ -2,7 +2,9 @@
 
 import errno
 import io
+import os
 import re
+import shlex
 import sys
 from pathlib import Path
 
@@ -46,7 +48,10 @@ def run_command_line(argv: list[str], own_process: bool) -> int:
         return _report_error(
             argv,
             error,
-            _diagnose_unwritable_stdout(argv, error) or _diagnose_store_error(error) or as_bug_error(error),
+            _diagnose_unwritable_stdout(argv, error)
+            or _diagnose_deleted_folder(error)
+            or _diagnose_store_error(error)
+            or as_bug_error(error),
         )
 
 
@@ -63,6 +68,23 @@ def _diagnose_unwritable_stdout(argv: list[str], error: Exception) -> InterlockE
         redirect_stdout_to_null()
         kept = " What the run did is kept: interlock show latest" if _is_run_driving_command(argv) else ""
         return RunError(f"Can't write the output: {lost.strerror}. Free some space, or redirect it.{kept}")
+    return None
+
+
+def _diagnose_deleted_folder(error: Exception) -> InterlockError | None:
+    """Diagnose the error as one of a start in a folder that was deleted; None: it is there."""
+    if not isinstance(error, FileNotFoundError):
+        return None
+    try:
+        Path.cwd()
+    except FileNotFoundError:
+        known = os.environ.get("PWD", "")  # as the shell remembers it
+        named = f" {known!r}" if known else ""
+        if known and Path(known).is_dir():
+            return UserError(
+                f"The folder{named} was deleted and made anew. Enter it again: cd {shlex.quote(known)}"
+            )
+        return UserError(f"The current folder{named} was deleted. Enter one that exists, or name it: -C DIR")
     return None
 
 

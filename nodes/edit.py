@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import PurePath
 
@@ -11,6 +11,7 @@ from pydantic import BaseModel
 
 from interlock.nodes.helper_model import HelperAnswer, T, ask_json, build_question_messages, parse_json_as
 from interlock.nodes.requests import rejection_result, require_request_and_answer, write_and_emit_request
+from interlock.nodes.tools_approval import encoding_note
 from interlock.nodes.tools_results import (
     CALL,
     load_earlier_calls,
@@ -458,6 +459,8 @@ async def apply(state: EditState, runtime: Runtime[Deps]) -> EditState:
 
 
 def _apply_edit_to_bytes(edit: Edit, file: TextFile, placed: PlacedEdit) -> bytes | EditProblem:
+    # A guessed encoding is refused, or asked about, where the edit is written.
+    file = replace(file, encoding=replace(file.encoding, is_guess=False))
     try:
         after = file.encode(apply_spans(file, placed.spans))
     except TextNotWritable as refusal:
@@ -528,6 +531,8 @@ async def _request_edit_approval_or_deny(
         preview=preview.text,
         files=preview.files,
         choices=_CHOICES,
+        note=encoding_note(preview) or None,
+        confirms=preview.confirms,
     )
     write_and_emit_request(runtime, request)
     return {"label": "asked", "approval": request.key, "asks": ask_number}
@@ -547,6 +552,8 @@ async def take_approval(state: EditState, runtime: Runtime[Deps]) -> EditState:
     request, answer = require_request_and_answer(deps, state["approval"])
     record_person_decision(runtime, key, state["approval"], answer)
     if answer.choice not in _CHOICES[1:]:
+        if request.confirms:
+            deps.toolset.confirm_encoding(request.confirms)
         changed = any(deps.toolset.current_file_digest(file.path) != file.on_disk for file in request.files)
         return {"label": "changed since" if changed else "proceed", "error": {}}
     return {"label": "refused", "error": edit_error("rejected", rejection_result(answer).content)}

@@ -15,7 +15,6 @@ from interlock.state.command import (
     CommandOut,
     CommandState,
     FilledTemplate,
-    TemplatePiece,
     fill_template,
     is_command_name,
     split_slash_command,
@@ -442,28 +441,32 @@ async def _expand_command_template(
             texts.append(piece.text)
         elif piece.kind == "shell":
             texts.append(next(left, ""))
+        elif piece.kind == "file":
+            texts.append(await _insert_file(piece.text, deps))
         else:
-            texts.append(await _insert_file(piece, deps))
+            texts.append(f"@{piece.text}")
     if not filled.has_all_arguments:
         texts.append("\n\n" + load_prompt("context/command").render(name=command.name, args=args))
     text = TextPart(text=replace_surrogates("".join(texts)), section=f"/{command.name}")
     before = deps.transcript.read(prompt)[:-1]
-    content = (text, *await _files_named_by_arguments(args, deps))
+    mentioned = [piece.text for piece in filled.pieces if piece.kind == "mention"]
+    content = (text, *await _attach_named_files(mentioned, args, deps))
     record = deps.transcript.append("", [*before, Message(role="user", origin="person", content=content)])
     return {"prompt": record, "asked": record}
 
 
-async def _insert_file(piece: TemplatePiece, deps: Deps) -> str:
-    """The text of a file that a command names; of a mention that names none, the mention."""
-    reference = await deps.context.resolve_path_reference(piece.text)
+async def _insert_file(path: str, deps: Deps) -> str:
+    """The text of a file that a command names."""
+    reference = await deps.context.resolve_path_reference(path)
     shown = "".join(part.text for part in reference.parts if isinstance(part, TextPart)).strip()
-    if piece.kind == "mention":
-        return f"@{piece.text}\n{shown}\n" if shown and reference.status == "file" else f"@{piece.text}"
-    return shown or f"[{piece.text} isn't shown: {reference.reason}]"
+    return shown or f"[{path} isn't shown: {reference.reason}]"
 
 
-async def _files_named_by_arguments(args: str, deps: Deps) -> Sequence[Part]:
-    """The files that a person names by `@path` behind a command's name."""
-    parts = [part for found in await deps.context.resolve_prompt_references(args) for part in found.parts]
+async def _attach_named_files(mentions: Sequence[str], args: str, deps: Deps) -> Sequence[Part]:
+    """The files that a command mentions by `@path`, as far as there are such files, and those that a person names."""
+    found = [await deps.context.resolve_path_reference(path) for path in dict.fromkeys(mentions)]
+    found = [one for one in found if one.status not in ("directory", "missing", "refused")]
+    found += await deps.context.resolve_prompt_references(args)
+    parts = [part for one in found for part in one.parts]
     heading = TextPart(text=f"\n\n{render_prompt('context/files', problems='')}\n", section="files")
     return [heading, *parts] if parts else []

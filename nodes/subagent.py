@@ -14,7 +14,7 @@ from interlock.state.calls import CallKey, CallView, ToolResult, call_key_from_s
 from interlock.state.conversation import initial_conversation_state, refusals_from_state
 from interlock.state.deps import Deps, Transcript
 from interlock.state.errors import RunError
-from interlock.state.events import AgentEnd, AgentStart
+from interlock.state.events import AgentEnd, AgentStart, ErrorEvent
 from interlock.state.messages import Message, ToolCall
 from interlock.state.node import node
 from interlock.state.subagent import (
@@ -51,7 +51,7 @@ async def start(state: SubagentState, runtime: Runtime[Deps]) -> SubagentState:
     deps = runtime.context
     key = call_key_from_state(state)
     call = deps.journal.read_call(key)
-    definition = _require_agent_definition(deps, call)
+    definition = _with_usable_model(_require_agent_definition(deps, call), runtime)
     agent = deps.agents.record_instance(
         _new_agent_instance(deps, state.get("agent", ""), key, call, definition)
     )
@@ -82,6 +82,15 @@ def _require_agent_definition(deps: Deps, call: CallView) -> AgentDefinition:
     if definition is None:
         raise RunError(f"Agent {name!r} was removed after the call was decided. Put it back, then resume.")
     return definition
+
+
+def _with_usable_model(definition: AgentDefinition, runtime: Runtime[Deps]) -> AgentDefinition:
+    """The agent, with the run's model in place of one that can't be asked here, and a warning that says so."""
+    if not (problem := runtime.context.agents.find_model_problem(definition)):
+        return definition
+    text = f"Agent {definition.name!r} names the model {definition.model!r}, so it uses the run's: {problem}"
+    runtime.stream_writer(ErrorEvent(severity="warning", message=text))
+    return definition.model_copy(update={"model": "inherit"})
 
 
 def _new_agent_instance(

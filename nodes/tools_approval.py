@@ -90,11 +90,23 @@ async def request_approval(state: DecideState, runtime: Runtime[Deps]) -> Decide
         choices=choices,
         always={choice: rule.scope_text for choice, rule in rules if rule is not None},
         parameters=_editable_parameter_names(deps, call),
-        note=_approval_request_note(deps, state),
+        note=" ".join(filter(None, (_approval_request_note(deps, state), encoding_note(preview)))) or None,
+        confirms=preview.confirms,
     )
     event = "ask_again" if state["asks"] and state["status"] == "awaiting_approval" else "ask"
     status = call_status_after_events(state["status"], event)
     return {**write_request_and_route(runtime, state, request), "asks": asks, "status": status}
+
+
+def encoding_note(preview: Preview) -> str:
+    """Return what a person confirms with the approval of a call; empty: only the call."""
+    if preview.confirms is None:
+        return ""
+    pattern, encoding = preview.confirms.pattern, preview.confirms.encoding
+    return (
+        f"The file's encoding is guessed: {encoding}. If you approve, text in files like {pattern} is written in it for"
+        " the rest of this run. If it is another one, reject, and set files.encodings."
+    )
 
 
 def _editable_parameter_names(deps: Deps, call: CallView) -> tuple[str, ...]:
@@ -145,6 +157,8 @@ async def apply_decision(state: DecideState, runtime: Runtime[Deps]) -> DecideSt
     if answer.choice == "cancel":
         text = load_prompt("run/call_cancelled").render(reason="the user cancelled it")
         return answer_call_without_running(deps, state, call, cancelled_result(text), "cancel", "cancel")
+    if request.confirms:
+        deps.toolset.confirm_encoding(request.confirms)
     # Files that changed on disk since the request was shown.
     if any(
         deps.toolset.current_file_digest(file.path) != file.on_disk for file in request.files

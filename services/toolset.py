@@ -16,6 +16,7 @@ from interlock.services.files.calls import FileWriteCalls
 from interlock.state.calls import (
     CallKey,
     CallView,
+    ConfirmedEncoding,
     Planned,
     Preview,
     ToolError,
@@ -276,6 +277,9 @@ class BuiltinToolset:
             return await self._files.write_planned_change(tool, args, run, context)
         except Exception as error:
             return to_failed_result(call.name, error)
+
+    def confirm_encoding(self, confirmed: ConfirmedEncoding) -> None:
+        self.workspace.confirm_encoding(confirmed.pattern, confirmed.encoding)
 
     def current_file_digest(self, planned_path: str) -> str | None:
         return self._files.current_file_digest(planned_path)

@@ -14,17 +14,28 @@ from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
+from interlock.services.config.claude_settings import read_claude_settings
 from interlock.services.config.formats import load_dotenv, parse_yaml, split_front_matter
 from interlock.services.config.server_files import FORMATS, find_server_format, read_server_tables
 from interlock.services.config.settings import FOLDERS, load_settings, read_json_object
-from interlock.services.files.agent_files import AgentFileKind
+from interlock.services.files.agent_files import (
+    AgentFileKind,
+    find_agent_files,
+    find_unread_agent_files,
+)
+from interlock.services.files.claude_denials import CLAUDE_SETTINGS
 from interlock.services.files.disk import make_private_directory, read_file
 from interlock.services.files.filesystem import lock_folder, replace_private_file_holding_lock
 from interlock.services.files.linked_worktree import find_linked_worktree
 from interlock.services.files.protected import builtin_protected_names
 from interlock.services.files.stamps import glob_paths, path_exists, real_path
-from interlock.services.hooks.hook_settings import Hook
+from interlock.services.hooks.hook_settings import ClaudeHookReader, Hook
 from interlock.services.hooks.scripts import find_code_files_and_folders
+from interlock.services.policy.claude_permissions import (
+    PermissionEntry,
+    is_claude_settings,
+    read_permissions,
+)
 from interlock.services.policy.rule_files import list_workspace_rule_files
 from interlock.services.secrets.environment import is_secret_name
 from interlock.state.command import split_template
@@ -56,6 +67,8 @@ def describe_file_effects(file: Path) -> Iterator[str]:
 def _describe_contents(file: Path) -> Iterable[str]:
     if find_server_format(file):
         return _describe_server_file(file)
+    if is_claude_settings(str(file)):
+        return _describe_claude_settings(file)
     if file.suffix == ".json":
         return _describe_settings(read_json_object(file) or {}, listing=file.name == LISTING)
     if file.suffix == ".py":
@@ -91,6 +104,41 @@ def _describe_server_file(file: Path) -> Iterator[str]:
         yield f"MCP server {name}: {_describe_server(server)}"
     if other_keys:
         yield f"not read: {join_up_to(other_keys, _MOST)}"
+
+
+def _describe_claude_settings(file: Path) -> Iterator[str]:
+    found = read_claude_settings(file)
+    if found is None or found.problem:
+        raise ConfigError(found.problem if found else "it is gone")
+    text = read_file(file).decode("utf-8-sig")
+    yield from _describe_settings({"hooks": found.hooks or {}}, listing=False)
+    problems: list[str] = []
+    list(ClaudeHookReader(str(file), problems).read_hooks(found.hooks or {}))
+    yield from (line.removeprefix(f"{file}: ") for line in problems)
+    permissions = read_permissions(text, str(file))
+    yield from (_describe_permission(entry) for entry in permissions.entries)
+    yield from (
+        f"permissions.{key} doesn't count: {why or 'unknown'}" for key, why in permissions.unused.items()
+    )
+    for name, value in found.env.items():
+        yield f"variable {name}{', a secret' if is_secret_name(name) else f'={value}'}"
+    if found.enabled_servers is not None:
+        yield f"of .mcp.json, only: {', '.join(found.enabled_servers) or 'no server'}"
+    if found.unread:
+        yield f"not read: {join_up_to(found.unread, _MOST)}"
+
+
+_FATES = {
+    "rule": "",
+    "hides": " (hides the file from tools)",
+    "needless": " (needless: {why})",
+    "skipped": " (doesn't count: {why})",
+    "asks": " (asks instead: {why})",
+}
+
+
+def _describe_permission(entry: PermissionEntry) -> str:
+    return f"permission {entry.decision} {entry.text}{_FATES[entry.fate].format(why=entry.why)}"
 
 
 def _describe_server(server: Mapping[str, Any]) -> str:
@@ -366,7 +414,8 @@ def list_files_needing_trust(
         for file in _parts_needing_trust(root / name)
         if real_path(root / name) not in mine
     ]
-    found += [file for file in _other_agents_files(root) if file not in found]
+    theirs = [file for file in _other_agents_files(root) if file not in found]
+    found += [file for file in theirs if real_path(file) != real_path(home / file.relative_to(root))]
     found += load_dotenv(start=root, home=home, env={}, trusted=False).ignored
     found += list_workspace_rule_files(root, home)
     files = [ProjectFile(file, tuple(describe_file_effects(file))) for file in found]
@@ -444,7 +493,7 @@ def _describe_definitions(root: Path, home: Path) -> dict[Path, ProjectFile]:
 
 def _other_agents_files(folder: Path) -> Iterator[Path]:
     """Yield the files of other agents in a folder that run or allow something in a trusted one."""
-    yield from (file for name in FORMATS if path_exists(file := folder / name))
+    yield from (file for name in (*FORMATS, *CLAUDE_SETTINGS) if path_exists(file := folder / name))
 
 
 def list_files_shown_for_trust(
@@ -458,9 +507,56 @@ def list_files_shown_for_trust(
     needing = [
         file for file in list_files_needing_trust(root, home, settings) if file.path not in definitions
     ]
-    files = [*needing, *_repository_files_needing_trust(root, home), *definitions.values(), *graphs]
+    around = _repository_files_needing_trust(root, home)
+    files = [*needing, *around, *definitions.values(), *_hiding_files(root), *graphs]
     notes = _notes_on_settings(root, home)
     return [file._replace(runs=(*file.runs, *_notes_about(file.path, notes))) for file in files]
+
+
+def _hiding_files(root: Path) -> Iterator[ProjectFile]:
+    """Yield the ignore files of other agents, which count in an untrusted folder, too."""
+    for _row, file in find_agent_files("ignore", root):
+        yield ProjectFile(file, ("hides files from tools, trusted or not",))
+
+
+class AgentFileUse(NamedTuple):
+    """One file of another agent, as `interlock doctor` shows it."""
+
+    kind: AgentFileKind
+    path: Path
+    text: str
+    """What counts of it, or why it isn't used."""
+    used: bool
+
+
+_OTHER_KINDS: tuple[AgentFileKind, ...] = ("servers", "hooks", "permissions", "ignore")
+
+
+def describe_other_agents_files(root: Path, home: Path, *, trusted: bool) -> Iterator[AgentFileUse]:
+    """Yield a folder's files of servers, hooks, permissions and hidden files that other agents read, used or not."""
+    for kind in _OTHER_KINDS:
+        for _row, file in find_agent_files(kind, root):
+            if real_path(file) == real_path(home / file.relative_to(root)):
+                continue
+            if kind == "ignore":
+                yield AgentFileUse(kind, file, "hides files from tools", used=True)
+            elif text := _summarize_agent_file(kind, file):
+                why = "" if trusted else "the folder isn't trusted (interlock trust)"
+                yield AgentFileUse(kind, file, why or text, used=not why)
+        for row, file in find_unread_agent_files(kind, root):
+            yield AgentFileUse(kind, file, row.unread, used=False)
+
+
+def _summarize_agent_file(kind: AgentFileKind, file: Path) -> str:
+    """Return what a file holds of a kind, in words; empty if nothing. `interlock trust` says more."""
+    lines = [*describe_file_effects(file)]
+    starts = {"servers": "MCP server ", "hooks": "hook ", "permissions": "permission "}
+    found = [line for line in lines if line.startswith(starts[kind])]
+    if not found:
+        return next((line for line in lines if line.startswith("(can't be read")), "")
+    unused = [line for line in found if "(doesn't count" in line or "(asks instead" in line]
+    names = f"{len(found)} {starts[kind].strip()}{'s' if len(found) > 1 else ''}"
+    return names + (f"; of them {join_up_to(unused, _MOST)}" if unused else "")
 
 
 def _repository_files_needing_trust(root: Path, home: Path) -> Iterator[ProjectFile]:

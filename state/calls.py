@@ -170,6 +170,13 @@ class FileState(Frozen):
     """State on disk when the request was made."""
 
 
+class ConfirmedEncoding(Frozen):
+    """An encoding that is only guessed until a person confirms it, for files that match a pattern as in .gitignore."""
+
+    pattern: str
+    encoding: str
+
+
 class Preview(Frozen):
     """What a person sees when deciding on a call."""
 
@@ -185,6 +192,8 @@ class Preview(Frozen):
     """What the model reads if the call would change nothing; it is then neither shown for approval nor run."""
     questions: tuple[dict[str, JsonValue], ...] = ()
     """For calls that ask a person: same as `ApprovalRequest.questions`."""
+    confirms: ConfirmedEncoding | None = None
+    """Set when the call writes new text in a guessed encoding, so that its approval confirms it."""
 
 
 class ApprovalRequest(Frozen):
@@ -217,6 +226,8 @@ class ApprovalRequest(Frozen):
     note: str | None = None
     """Set when asked again: what changed since the first time."""
     questions: tuple[dict[str, JsonValue], ...] = ()
+    confirms: ConfirmedEncoding | None = None
+    """The encoding that an approval confirms (`Preview.confirms`)."""
     alike: int = 1
     """How many parallel questions of a graph this one stands for, as nothing tells them apart."""
 

@@ -240,6 +240,10 @@ class Agents(Protocol):
 
     def find_agent_definition(self, name: str) -> AgentDefinition | None: ...
 
+    def find_model_problem(self, definition: AgentDefinition) -> str:
+        """Why the model that the agent names can't be asked here; empty: it can, or it names none."""
+        ...
+
     def record_instance(self, instance: AgentInstance) -> str:
         """Record a sub-agent that starts; returns its id. Idempotent."""
         ...

@@ -12,7 +12,7 @@ import unicodedata
 _ESCAPE = r"x(?:0[1-9a-f]|1[0-9a-f]|5c|7f|[89a-f][0-9a-f])"
 _AMBIGUOUS = re.compile(rf"\\(?={_ESCAPE})")
 _ESCAPED = re.compile(rf"(?:\\{_ESCAPE})+")
-_UNPRINTABLE = re.compile("[\x01-\x1f\x7f-\x9f\u2028\u2029\udc80-\udcff]")
+_UNPRINTABLE = re.compile("[\x01-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\udc80-\udcff]")
 _OCTAL = re.compile(r"\\([0-3][0-7]{2})")
 """How git writes bytes of names in its lists (`core.quotePath`)."""
 _ENDS = " \t\r\n\"'`,\u2018\u2019\u201c\u201d"

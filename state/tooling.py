@@ -12,6 +12,7 @@ from interlock.state.calls import (
     CallKey,
     CallView,
     Choice,
+    ConfirmedEncoding,
     FilledForm,
     Planned,
     Preview,
@@ -134,6 +135,8 @@ class ToolContext:
     """Name → text of `prompts/instructions/NAME.md`."""
     index: Callable[[], CodeIndex] | None = None
     """The index of the workspace's code, loaded on first use."""
+    accepts_guess: bool = False
+    """Whether new text may be written in a guessed encoding: when a person is shown what it would be."""
     ask: "AskModel | None" = None
     """Asks the model of a role; None: the call is only being previewed."""
 
@@ -327,6 +330,10 @@ class Toolset(Protocol):
 
     async def run_call(self, run: ToolRun) -> ToolResult:
         """Execute. Expected failures are results, never exceptions."""
+        ...
+
+    def confirm_encoding(self, confirmed: ConfirmedEncoding) -> None:
+        """Write new text in an encoding from now on, as a person confirmed it."""
         ...
 
     def current_file_digest(self, planned_path: str) -> str | None:

@@ -111,6 +111,11 @@ class Workspace(Protocol):
         `PathRefused`, and `OSError`: ELOOP if a link appeared on the way meanwhile."""
         ...
 
+    def describe_replaced_root(self) -> str:
+        """Return what became of the workspace's folder since it was last used, as a sentence for the model; empty:
+        nothing."""
+        ...
+
     def record_written_digest(self, path: Path, digest: str | None) -> None:
         """Note the hash of what a tool wrote: a command that changes a protected file afterwards is found by it."""
         ...
@@ -125,6 +130,10 @@ class Workspace(Protocol):
 
     def display_path(self, path: Path) -> str:
         """Posix path relative to the workspace, or absolute in an included directory; for people and models."""
+        ...
+
+    def confirm_encoding(self, pattern: str, encoding: str) -> None:
+        """Take files that match a pattern to be in this encoding, where their bytes don't tell."""
         ...
 
     def read_conventions(self, path: Path) -> FileConventions:

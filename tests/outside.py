@@ -51,7 +51,7 @@ INSIDE: Mapping[str, frozenset[str]] = {
     "toolset": frozenset(
         {"run_call", "plan_change", "preview_call", "find_call_problem", "current_file_digest"}
     )
-    | {"declare_tools", "find_tool_info", "nearest_tool_names", "summarize_call"},
+    | {"confirm_encoding", "declare_tools", "find_tool_info", "nearest_tool_names", "summarize_call"},
     # What it writes belongs to the run; its folder has the run's name.
     "plans": frozenset({"folder", "redirect_to_plans_folder", "write_plan", "create_main_run"}),
     "steps": frozenset(

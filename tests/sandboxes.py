@@ -35,6 +35,7 @@ def sandbox_for(
     included: Sequence[Path] = (),
     env: dict[str, str] | None = None,
     clones: Path | None = None,
+    is_trusted: bool = False,
     **tools: Any,
 ) -> Sandbox:
     """Open a sandbox as a run does; home and state directory are beside the folder, and may not exist.
@@ -49,6 +50,7 @@ def sandbox_for(
         state=beside / "state",
         env={"PATH": os.environ["PATH"], **(env or {})},
         other_run_folders=[clones] if clones else [],
+        is_trusted=is_trusted,
     )
     assert made is not None
     return made

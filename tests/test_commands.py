@@ -1,11 +1,15 @@
 """Custom commands: how their text expands, and that their shell commands are decided like any call."""
 
+import shlex
 from pathlib import Path
 from typing import Any
 
 import pytest
 from folders import put
+from hypothesis import given
+from hypothesis import strategies as st
 from places import Place
+from scripted import call, tools
 
 from interlock.engine import Decision, Outcome, resume_sync, run_sync
 from interlock.engine.diagrams import declared_edges, taken_edges
@@ -13,8 +17,8 @@ from interlock.engine.read import list_step_rows
 from interlock.engine.read.run_path import build_run_path
 from interlock.services.context.commands import load_commands
 from interlock.services.context.definition_files import Folders
-from interlock.state.command import fill_template, split_slash_command, split_template
-from interlock.state.context import CustomCommand
+from interlock.state.command import fill_template, list_shell_lines, split_slash_command, split_template
+from interlock.state.context import CustomCommand, Dialect
 
 pytestmark = pytest.mark.usefixtures("nodes_declare_what_they_ask")
 
@@ -212,3 +216,105 @@ def test_a_text_is_cut_at_its_marks_and_arguments_are_one_word_of_a_shell() -> N
         ("", ""),
         ("", ""),
     ]
+
+
+AS_EACH_PROGRAM_READS_IT = [
+    (
+        ".claude/commands/ui/fix.md",
+        "Fix $0, then $1: $ARGUMENTS.",
+        "/ui:fix 'a b' c",
+        "Fix a b, then c: 'a b' c.",
+    ),
+    (
+        ".claude/commands/ui/fix.md",
+        "Fix $1 and \\$0.",
+        "/fix one",
+        "Fix $1 and $0.\n\nThe user typed: /ui:fix one",
+    ),
+    (".claude/commands/a.md", "---\narguments: [who]\n---\nAsk $who.", "/a Ann", "Ask Ann."),
+    (
+        ".claude/commands/a.md",
+        "See @a.txt, @scope/pkg, me@a.txt.",
+        "/a",
+        "See @a.txt, @scope/pkg, me@a.txt.{file}",
+    ),
+    (".claude/commands/a.md", "Said: !`echo hi $0`\n```!\necho ho\n```", "/a 'x;y'", "Said: hi x;y\nho"),
+    (".opencode/command/a.md", "Fix $1, then $2.", "/a one two three", "Fix one, then two three."),
+    (".github/prompts/new form.prompt.md", "In ${input:name:which}.", "/new-form my form", "In my form."),
+    (".cursor/commands/a.md", "Do $1.", "/a it", "Do $1.\n\nThe user typed: /a it"),
+    (".clinerules/workflows/a.md", "Do it.", "/a.md", "Do it."),
+    (".roo/commands/a.md", "---\ndescription: Formats. Usage: /a\nmode: nothing\n---\nDo.", "/a", "Do."),
+]
+
+
+@pytest.mark.parametrize(("file", "text", "typed", "prompt"), AS_EACH_PROGRAM_READS_IT)
+def test_a_command_of_another_program_works_as_in_that_program(
+    place: Place, file: str, text: str, typed: str, prompt: str
+) -> None:
+    put(place.work / file, text)
+    (place.work / "a.txt").write_text("the file")
+    outcome, told = play(place, typed, skip_trust=True)
+    text, _, file_part = asked(outcome).partition("\n\nThe program put these files here")
+    assert text == prompt.removesuffix("{file}") and ("the file" in file_part) == prompt.endswith("{file}")
+    wanted = ["/a asks for mode 'nothing', but no mode has this name. It runs without it."]
+    assert [e.message for e in told if e.type == "error"] == (wanted if ".roo" in file else [])
+
+
+def test_codex_prompts_of_the_user_take_names_and_numbers(place: Place) -> None:
+    put(place.folder / "user/.codex/prompts/a.md", "Fix $1 for $WHO at $$5.")
+    assert asked(play(place, "/prompts:a it WHO='Ann B'")[0]) == "Fix it for Ann B at $5."
+
+
+def test_a_command_that_has_begun_stays_as_its_file_was(place: Place) -> None:
+    file = put(place.work / ".claude/commands/a.md", "Now: !`touch made`\nOf before.")
+    outcome, _ = play(place, "/a", skip_trust=True)
+    file.write_text("Of after: !`touch bad`")
+    options = place.options(
+        None, model=f"script:{place.folder / 'script.json'}", overrides=ALLOWED, skip_trust=True
+    )
+    decisions = [Decision(outcome.pending[0]["id"], "proceed_once")]
+    text = asked(resume_sync(outcome.run, decisions=decisions, options=options))
+    assert text.endswith("\nOf before.") and not (place.work / "bad").exists()
+
+
+def test_a_commands_mode_restricts_and_never_widens(place: Place) -> None:
+    put(place.work / ".roo/commands/a.md", "---\nmode: ask\n---\nDo it.")
+    edit = tools(call("write_file", file_path="b", content="x"))
+    file = put(place.folder / "edits.json", [edit, {"text": "done"}])
+    options = {"model": f"script:{file}", "skip_trust": True, "approval_mode": "yolo"}
+    play(place, "/a", **options)
+    assert not (place.work / "b").exists()
+    other, told = play(place, "/a", mode="code", **options)
+    assert (place.work / "b").exists(), other
+    assert [e.message for e in told if e.type == "error"] == [
+        "/a asks for mode 'ask', but this run is in mode 'code'. It runs without it."
+    ]
+
+
+DIALECTS: list[Dialect] = ["gemini", "claude", "codex", "opencode", "copilot", "plain"]
+_TEXT = st.text(st.sampled_from("a1 $@!{}`\n\\'\";ARGUMENTS[]:input()*"), max_size=60)
+
+
+@given(template=_TEXT, args=_TEXT, dialect=st.sampled_from(DIALECTS))
+def test_arguments_never_become_commands_or_files_whatever_they_are(
+    template: str, args: str, dialect: Dialect
+) -> None:
+    command = CustomCommand(name="x", prompt=template, source="x", dialect=dialect, argument_names=("a",))
+    plain = fill_template(command, "")
+    filled = fill_template(command, args)
+    assert [p.kind for p in filled.pieces] == [p.kind for p in plain.pieces]
+    whole = "".join(p.text for p in split_template(template, dialect) if p.kind == "text")
+    assert len(whole) <= len(template)
+    for piece, line in zip(filled.pieces, list_shell_lines(template, dialect), strict=False):
+        if piece.kind == "shell" and dialect == "gemini":
+            assert piece.text == line.replace("{{args}}", shlex.quote(args))
+
+
+@given(words=st.lists(st.text(min_size=1, max_size=8), min_size=1, max_size=4))
+def test_an_argument_is_one_word_of_a_shell_line(words: list[str]) -> None:
+    args = shlex.join(words)
+    for dialect, slots in (("claude", "$0 $ARGUMENTS"), ("opencode", "$1 $ARGUMENTS")):
+        command = CustomCommand(name="x", prompt=f"!`echo {slots}`", source="x", dialect=dialect)
+        (piece,) = fill_template(command, args).pieces
+        first = words[:1] if dialect == "claude" else words
+        assert shlex.split(piece.text) == ["echo", *first, *words]

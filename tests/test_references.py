@@ -39,6 +39,10 @@ def png(size: int = 1) -> bytes:
         (r"@my\ file.txt and @'x' @" + '"two words.txt"', ["my file.txt", "two words.txt"]),
         ("mail me@example.org, `@decorator` and\n```\n@fixture.x\n```\n", []),
         ("@src/**/*.py?", ["src/**/*.py"]),
+        (
+            "(in @app/(auth)/[[...slug]]/x.ts, [@b.py]) @src/*.{ts,tsx}.",
+            ["app/(auth)/[[...slug]]/x.ts", "b.py", "src/*.{ts,tsx}"],
+        ),
         ("@", []),
     ],
 )
@@ -87,6 +91,19 @@ def test_files_directories_and_patterns_are_shown(work: Path) -> None:
     assert "two = 2" in text_of(found["src/t*.py"])
     for folder in ("node_modules/it/dist", "made"):
         assert f"--- {folder}/a.js ---\n\n{folder}\n" in text_of(found[folder])
+
+
+def test_brackets_belong_to_the_path_where_a_file_has_them(work: Path) -> None:
+    tree(work, {"web/[id]/page.tsx": "page", "web/[id]/(x)/a.ts": "inner", "web/other.ts": "other"})
+    found = named(work, "see @web/[id]/page.tsx, @web/[id]/(x) (and @src/one.py(42)) @web/[no]/page.tsx")
+    assert [(one.path, one.status) for one in found.values()] == [
+        *(("web/[id]/page.tsx", "file"), ("web/[id]/(x)", "directory"), ("src/one.py", "file")),
+        ("web/[no]/page.tsx", "missing"),
+    ]
+    assert "page" in text_of(found["web/[id]/page.tsx"]) and "other" not in text_of(
+        found["web/[id]/page.tsx"]
+    )
+    assert "inner" in text_of(found["web/[id]/(x)"])
 
 
 def test_pictures_and_papers_are_parts_and_what_only_claims_to_be_one_is_a_line(work: Path) -> None:

@@ -1,14 +1,20 @@
 """Skills: listed for the model, read on demand, a project's only where it is trusted."""
 
 import json
+from copy import copy
 from pathlib import Path
 from typing import Any
 
 import pytest
 from folders import put
+from hypothesis import given
+from hypothesis import strategies as st
 from places import Place
+from scripted import says
 
-from interlock.engine import run_sync
+from interlock.engine import Outcome, resume_sync, run_sync
+from interlock.services.context.definition_files import list_within_budget
+from interlock.services.trust import record_trust_decision
 
 FRONT = "---\nname: {name}\ndescription: How releases are made.\n---\nBump {name}, then tag.\n"
 
@@ -39,6 +45,12 @@ def read(place: Place, args: dict[str, Any], **options: Any) -> dict[str, Any]:
     outcome = run_sync("tools", {"calls": [call]}, options=place.options(approval_mode="yolo", **options))
     assert outcome.status in ("done", "failed")
     return outcome.output["responses"][0]
+
+
+def play(place: Place, prompt: str, *replies: dict[str, Any], **options: Any) -> Outcome:
+    script = put(place.folder / "script.json", [*replies, {"text": "done"}])
+    given = place.options(model=f"script:{script}", approval_mode="yolo", **options)
+    return run_sync("main", {"prompt": prompt}, options=given)
 
 
 def test_the_model_is_told_of_skills_and_a_projects_only_where_it_is_trusted(place: Place) -> None:
@@ -80,3 +92,85 @@ def test_a_file_of_no_use_is_one_warning_and_the_others_work(place: Place, text:
     outcome = place.run("context", {"prompt": "go"})
     assert [w for w in outcome.warnings if "SKILL.md was ignored" in w and problem in w]
     assert "- mine: " in declared(place)
+
+
+def test_skills_of_every_program_are_listed_each_once_and_two_of_one_name_apart(place: Place) -> None:
+    other = FRONT.replace("Bump", "Tag")
+    put(place.work / ".claude/skills/theirs/SKILL.md", other.format(name="theirs"))
+    put(place.folder / "user/.agents/skills/theirs/SKILL.md", FRONT.format(name="theirs") + "More.")
+    put(place.work / ".github/skills/theirs/SKILL.md", FRONT.format(name="theirs"))  # a copy
+    (place.work / ".cursor").mkdir()
+    (place.work / ".cursor/skills").symlink_to("../.claude/skills")
+    put(place.work / ".codex/skills/tools/deep/SKILL.md", FRONT.format(name="deep"))
+    (place.work / ".roo/skills").mkdir(parents=True)
+    (place.work / ".roo/skills/out").symlink_to(skill(place.folder / "elsewhere", "out"))
+    listed = declared(place, skip_trust=True)
+    names = [
+        name
+        for name in ("theirs", "claude:theirs", "~agents:theirs", "deep", "out")
+        if f"- {name}: " in listed
+    ]
+    assert names == ["theirs", "claude:theirs", "~agents:theirs", "deep"] and listed.count("theirs: How") == 3
+    for name, text in (("theirs", "Bump"), ("claude:theirs", "Tag"), ("~agents:theirs", "More.")):
+        assert text in read(place, {"name": name}, skip_trust=True)["content"]
+
+
+def test_front_matter_says_who_may_call_a_skill(place: Place) -> None:
+    base = place.folder / "user/.claude/skills"
+    put(base / "quiet/SKILL.md", "---\ndescription: a\ndisable-model-invocation: yes\n---\nQuiet.")
+    put(base / "hidden/SKILL.md", "---\ndescription: b\nuser-invocable: false\n---\nHidden.")
+    listed = declared(place)
+    assert "quiet" not in listed and "- hidden: b" in listed
+    told = json.dumps(play(place, "/quiet now").output["history"])
+    assert "Quiet.\\n\\nThe user typed: /quiet now" in told
+    assert "only the model may call it" in (play(place, "/hidden").error or {})["message"]
+
+
+def test_tools_that_a_skill_forbids_are_refused_until_the_next_prompt(place: Place) -> None:
+    base = place.folder / "user/.claude/skills/look"
+    put(base / "SKILL.md", "---\ndescription: a\ndisallowed-tools: Write, Bash(rm *)\n---\nLook.")
+    write = says("write_file", file_path="made", content="x")
+    refusal = "A skill that is followed here forbids `write_file` until the next prompt."
+    followed = [says("activate_skill", name="look"), write, {"text": "one"}]
+    outcome = play(place, "go", *followed)
+    assert refusal in json.dumps(outcome.output) and not (place.work / "made").exists()
+    assert refusal in json.dumps(play(place, "/look", write).output) and not (place.work / "made").exists()
+    script = put(place.folder / "script.json", [*followed, write, {"text": "two"}])
+    options = place.options(model=f"script:{script}", approval_mode="yolo")
+    resume_sync(outcome.run, prompt="again", options=options)
+    assert (place.work / "made").exists()
+
+
+def test_long_descriptions_are_cut_and_a_tool_finds_the_rest(place: Place) -> None:
+    for number in range(60):
+        text = f"---\ndescription: number {number} {'x' * 400} ending{number}\n---\nDo."
+        put(place.folder / f"user/.claude/skills/s{number}/SKILL.md", text)
+    told = place.run("context", {"prompt": "go"}).output
+    listed = {tool["name"]: tool["description"] for tool in told["tools"]}
+    assert all(f"- s{number}: number {number}" in listed["activate_skill"] for number in range(60))
+    assert len(listed["activate_skill"]) < 10_000 and "ending7" not in listed["activate_skill"]
+    call = {"id": "1", "name": "find_skills", "args": {"words": "ending7"}}
+    found = run_sync("tools", {"calls": [call]}, options=place.options()).output["responses"][0]
+    assert found["content"].startswith("- s7: number 7 xxx") and found["content"].endswith("ending7")
+
+
+def test_in_a_subfolder_the_repositorys_skills_count_if_it_is_trusted(place: Place) -> None:
+    (place.work / ".git").mkdir()
+    below = copy(place)
+    below.work = put(place.work / "apps/web/a.txt", "").parent
+    assert "theirs" not in declared(below)
+    assert "- theirs: How" in declared(below, skip_trust=True)
+    record_trust_decision(below.work, place.folder / "user", trusted=True)
+    assert "theirs" not in declared(below)
+    record_trust_decision(place.work, place.folder / "user", trusted=True)
+    assert "- theirs: How" in declared(below)
+
+
+@given(lengths=st.lists(st.integers(1, 1_500), max_size=40), budget=st.integers(40, 9_000))
+def test_descriptions_keep_to_their_budget_and_each_name_is_there(lengths: list[int], budget: int) -> None:
+    described = [(f"s{place}", "x " * (length // 2) + "x") for place, length in enumerate(lengths)]
+    lines, is_cut = list_within_budget(described, budget, 1_024)
+    assert [line.removeprefix("- ").partition(":")[0] for line in lines] == [name for name, _ in described]
+    shown = [line.partition(": ")[2] for line in lines]
+    assert sum(map(len, shown)) <= budget
+    assert is_cut == (shown != [text for _, text in described])

@@ -11,11 +11,17 @@ from typing import Any
 
 import pytest
 from agent_runs.stage import REPORT, Replies, Stage, approve, call, complete, says
+from folders import put
 
 from interlock.engine import Decision, Outcome
 from interlock.engine.diagrams import declared_edges
 from interlock.engine.read.calls import list_agents
+from interlock.engine.travel.replay import replay_run
+from interlock.services.context.agents import can_call_server_tool, load_agents, select_agent_tools
+from interlock.services.context.definition_files import Folders
 from interlock.services.files.blobs import inflate_if_deflated
+from interlock.state.events import ErrorEvent
+from interlock.tools.table import TOOLS
 
 pytestmark = pytest.mark.usefixtures("nodes_declare_what_they_ask")
 
@@ -369,3 +375,111 @@ def test_a_compression_that_failed_is_not_tried_at_every_turn_of_an_agent(tmp_pa
     assert ended.status == "goal", ended.output
     asked = stage.rows("select ordinal from model_calls where role = 'compressor'")
     assert len(asked) == 2, "one attempt: its draft, and the check of it"
+
+
+FOREIGN = """---
+name: Code Reviewer 🔍 (Bob's)
+description: Formats. Usage: /x
+tools: Read, Grep, Bash(git:*), TeamCreate, mcp__docs__find
+model: sonnet
+color: pink
+permissionMode: bypassPermissions
+---
+You review.
+"""
+
+
+def test_an_agent_of_another_program_starts_with_its_tools_and_without_its_permissions(
+    tmp_path: Path,
+) -> None:
+    """Its model has no key here, so it uses the run's and says so."""
+    name = "Code Reviewer - (Bob-s)"
+    replies: Replies = [
+        {"tool_calls": [call("invoke_agent", agent_name=name, prompt="x")]},
+        says(f"{name}:0.0", call("run_shell_command", command="touch made")),
+        says(f"{name}:0.0", DONE),
+        {"text": "done"},
+    ]
+    stage = Stage(tmp_path / "stage", replies)
+    put(stage.folder / "user/.claude/agents/team/review.md", FOREIGN)
+    outcome = stage.run("main", {"prompt": "go"})
+    assert outcome.status == "waiting", "it can't allow itself a command"
+    told = [e.message for e in stage.events if isinstance(e, ErrorEvent)]
+    assert len(told) == 1 and told[0].startswith(
+        f"Agent {name!r} names the model 'sonnet', so it uses the run's: "
+    )
+    outcome = stage.resume(outcome, *approve(outcome, "proceed_once"))
+    assert outcome.status == "done" and (stage.work / "made").exists()
+
+
+_LOOKS = ["grep_search", "glob", "list_directory", "codebase_search"]
+AS_OTHERS_WRITE_THEM: dict[str, tuple[str, dict[str, Any]]] = {
+    ".claude/agents/a.md": (
+        "name: A\ndisallowedTools: Write, Bash",
+        {"without": ["write_file", "run_shell_command"]},
+    ),
+    ".opencode/agent/a.md": ("tools:\n  write: false\nsteps: 7", {"without": ["write_file"], "turns": 7}),
+    ".opencode/agents/b.md": (
+        "permission: {edit: deny, bash: allow}",
+        {"without": ["replace", "write_file"]},
+    ),
+    ".github/agents/a b.agent.md": ("tools: ['search/codebase', 'x/*']", {"tools": [*_LOOKS, "mcp_x_*"]}),
+    ".github/chatmodes/c.chatmode.md": ("model: Claude Sonnet 4.5 (copilot)", {"model": "sonnet"}),
+    ".cursor/agents/r.md": ("readonly: true\nmodel: x/y", {"reads": True, "model": "x:y"}),
+    ".gemini/agents/g.md": ("kind: local\ntools: ['*']\ntimeout_mins: 3", {"minutes": 3}),
+}
+CODEX = """
+name = "X"
+description = "x"
+sandbox_mode = "read-only"
+developer_instructions = "Do."
+"""
+
+
+def test_each_programs_fields_are_read_and_none_refuses_an_agent(tmp_path: Path) -> None:
+    for name, (front, _) in AS_OTHERS_WRITE_THEM.items():
+        put(tmp_path / name, f"---\ndescription: {name}\n{front}\nanything: else\n---\nYou work.\n")
+    put(tmp_path / ".codex/agents/x.toml", CODEX)
+    put(tmp_path / ".opencode/agents/main.md", "---\ndescription: d\nmode: primary\n---\nYou.")
+    put(tmp_path / ".claude/agents/README.md", "# Agents\n\nThese are ours.")
+    loaded = load_agents(Folders(tmp_path, tmp_path / "home", trusted=True))
+    for name, (_, wanted) in AS_OTHERS_WRITE_THEM.items():
+        agent = next(a for a in loaded.by_name.values() if a.description == name)
+        found = {
+            "without": [*agent.without_tools],
+            "turns": agent.max_turns,
+            "tools": [*(agent.tools or ())],
+            "model": agent.model,
+            "reads": agent.only_reads,
+            "minutes": agent.max_time_minutes,
+        }
+        assert {key: found[key] for key in wanted} == wanted, name
+    assert loaded.by_name["X"].only_reads and loaded.by_name["X"].system_prompt == "Do."
+    assert {use.problem for use in loaded.files} == {
+        "",
+        "it is a primary agent (mode)",
+        "it has no front matter with a description, so it is no agent",
+    }
+    assert all("not obeyed: anything" in use.notes for use in loaded.files if use.name and use.name != "X")
+
+
+def test_an_agent_that_only_reads_has_nothing_that_writes_or_runs(tmp_path: Path) -> None:
+    put(tmp_path / ".cursor/agents/a.md", "---\ndescription: d\nreadonly: true\n---\nYou.")
+    agent = load_agents(Folders(tmp_path, tmp_path / "home", trusted=True)).by_name["a"]
+    risks = {tool.risk for tool in select_agent_tools(agent, TOOLS, depth=1).values()}
+    assert risks <= {"read", "network", "state", "question"} and not can_call_server_tool(agent, "mcp_x_y")
+
+
+def test_a_replay_starts_agents_as_they_were(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    replies: Replies = [
+        {"tool_calls": [call("invoke_agent", agent_name="worker", prompt="x")]},
+        says("worker:0.0", DONE),
+        {"text": "done"},
+    ]
+    stage = Stage(tmp_path / "stage", replies)
+    write_agent(stage, "model: opus")
+    outcome = stage.run("main", {"prompt": "go"})
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "x")  # now its model could be asked
+    monkeypatch.setenv("HOME", str(stage.folder / "user"))
+    told = asyncio.run(replay_run(stage.folder / "home", outcome.run))
+    assert told.divergence is None

@@ -1,5 +1,6 @@
 """grep_search: find lines matching a regular expression; also by the task loop's name and parameters."""
 
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby
@@ -13,7 +14,7 @@ from interlock.state.text import format_count, replace_surrogates
 from interlock.state.tooling import Args, Tool, ToolContext
 from interlock.state.workspace import Workspace
 from interlock.tools.file_content import truncate_line
-from interlock.tools.search.ripgrep import LINE_CHARS, Grep, Line, Search
+from interlock.tools.search.ripgrep import LINE_CHARS, Grep, Line, Search, select_paths_by_glob
 from interlock.tools.workspace_files import NotAFileError, path_kind, to_tool_error
 
 _ONE_MATCH_CONTEXT = 50
@@ -65,6 +66,7 @@ async def run_grep_search(args: GrepSearchArgs, context: ToolContext) -> ToolRes
     search = _build_search(args, start, context.workspace)
     grep = Grep(context, no_ignore=args.no_ignore)
     found, more = await grep.find_lines(search, args.exclude_pattern)
+    found = _leave_out_sets_of_letters(found, search)
     lines, matches = await run_in_thread(_select_lines_and_count_matches, grep, found, args, search)
     if wider := _add_context_if_few_matches(search, args, lines, matches):
         found, _ = await grep.find_lines(wider, args.exclude_pattern)
@@ -96,6 +98,16 @@ def _build_search(args: GrepSearchArgs, start: Path, workspace: Workspace) -> Se
         most_per_file=0 if args.exclude_pattern else shown,
         include=f"{glob}**" if (glob := args.include_pattern) and glob.endswith("/") else glob,
     )
+
+
+def _leave_out_sets_of_letters(lines: list[Line], search: Search) -> list[Line]:
+    """Return the lines without files that a name with brackets only means as a set of letters, where others have it."""
+    if not search.include or "[" not in search.include:
+        return lines
+    glob = search.include if "/" in search.include else f"**/{search.include}"
+    names = {os.path.relpath(search.root / line.path, search.root): line.path for line in lines}
+    meant = {names[name] for name in select_paths_by_glob(glob, [*names])}
+    return [line for line in lines if line.path in meant]
 
 
 def _add_context_if_few_matches(

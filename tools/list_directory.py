@@ -1,7 +1,7 @@
 """list_directory: list a directory's entries, the task loop's list also what lies below it; find files by name."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,7 +12,12 @@ from interlock.state.deps import StopFlag, run_in_thread
 from interlock.state.text import format_count, replace_surrogates
 from interlock.state.tooling import Args, Tool, ToolContext
 from interlock.state.workspace import PathRefused, Workspace
-from interlock.tools.search.ripgrep import compile_glob, compile_literal_path, has_glob_characters
+from interlock.tools.search.ripgrep import (
+    compile_glob,
+    compile_literal_path,
+    has_glob_characters,
+    select_paths_by_glob,
+)
 from interlock.tools.workspace_files import (
     entry_kind,
     open_directory,
@@ -221,13 +226,16 @@ def _find_files(stop: StopFlag, args: GlobArgs, workspace: Workspace) -> ToolRes
         raise ToolError(
             "path_refused", f"{args.pattern!r} leads outside {args.dir_path!r}; set dir_path instead."
         )
-    test = _compile_path_matcher(pattern, start, args.case_sensitive)
     files = workspace.list_files(
         start, include_ignored=not args.respect_git_ignore, stop=stop.raise_if_stopped
     )
     base = len(f"{start}".rstrip("/")) + 1
-    found = [path for path in files if test(path[base:])]
-    return _format_found_files(args.pattern, [workspace.display_path(Path(path)) for path in found])
+    below = [path[base:] for path in files]
+    if has_glob_characters(pattern) and os.path.lexists(start / pattern):
+        found = [*filter(compile_literal_path(pattern, case_sensitive=args.case_sensitive), below)]
+    else:
+        found = select_paths_by_glob(pattern, below, case_sensitive=args.case_sensitive)
+    return _format_found_files(args.pattern, [workspace.display_path(start / path) for path in found])
 
 
 def _make_pattern_relative(pattern: str, start: Path, workspace: Workspace) -> str | None:
@@ -238,13 +246,6 @@ def _make_pattern_relative(pattern: str, start: Path, workspace: Workspace) -> s
             return None
         pattern = pattern[len(base) + 1 :]
     return None if ".." in pattern.split("/") else pattern
-
-
-def _compile_path_matcher(pattern: str, start: Path, case_sensitive: bool) -> Callable[[str], bool]:
-    """Return a test of relative paths; existing names match literally, as in `app/[id]/page.tsx`."""
-    if has_glob_characters(pattern) and os.path.lexists(start / pattern):
-        return compile_literal_path(pattern, case_sensitive=case_sensitive)
-    return compile_glob(pattern, case_sensitive=case_sensitive)
 
 
 def _format_found_files(pattern: str, files: list[str]) -> ToolResult:

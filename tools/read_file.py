@@ -1,7 +1,7 @@
 """read_file: read a text file or part of it, a picture or PDF; several text files at once."""
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from itertools import takewhile
 from pathlib import Path
@@ -10,6 +10,7 @@ from pydantic import Field, model_validator
 
 from interlock.state.calls import ToolError, ToolResult
 from interlock.state.deps import StopFlag, run_in_thread
+from interlock.state.file_names import parse_file_name
 from interlock.state.text import format_count, join_up_to, replace_surrogates
 from interlock.state.tooling import Args, FilePath, Tool, ToolContext
 from interlock.state.workspace import PathRefused, Workspace, ignored_path_message
@@ -26,7 +27,12 @@ from interlock.tools.file_content import (
     split_lines,
     to_media_part_or_notice,
 )
-from interlock.tools.search.ripgrep import compile_glob, expand_braces, has_glob_characters
+from interlock.tools.search.ripgrep import (
+    compile_glob,
+    expand_braces,
+    has_glob_characters,
+    select_paths_by_glob,
+)
 from interlock.tools.workspace_files import path_kind, read_file_bytes, resolve_file_if_allowed
 
 
@@ -177,7 +183,7 @@ def _choose_files(
 ) -> dict[Path, bool]:
     """Return the files to read, and whether each was named by its path. Append to `problems`."""
     chosen: dict[Path, bool] = {}
-    excluded = [_compile_relative_glob(pattern, workspace) for pattern in args.exclude]
+    excluded = [compile_glob(_to_relative_glob(pattern, workspace)) for pattern in args.exclude]
     defaults = [compile_glob(pattern) for pattern in _DEFAULT_EXCLUDES] if args.use_default_excludes else []
     for pattern in args.include:
         for path, named in _find_files_matching_pattern(stop, pattern, args, workspace, problems):
@@ -190,8 +196,12 @@ def _choose_files(
     return chosen
 
 
-def _compile_relative_glob(pattern: str, workspace: Workspace) -> Callable[[str], bool]:
-    return compile_glob(pattern.removeprefix(f"{workspace.root}/").removeprefix("./"))
+def _to_relative_glob(pattern: str, workspace: Workspace) -> str:
+    return pattern.removeprefix(f"{workspace.root}/").removeprefix("./")
+
+
+Select = Callable[[Sequence[Path]], list[Path]]
+"""Returns those of a folder's files that a pattern means."""
 
 
 def _find_files_matching_pattern(
@@ -205,24 +215,24 @@ def _find_files_matching_pattern(
         return
     kind = path_kind(workspace, path)
     if kind == "directory":
-        wanted: dict[Path, Callable[[Path], bool]] = {
-            path: lambda file: args.recursive or file.parent == path
+        wanted: dict[Path, Select] = {
+            path: lambda files: [file for file in files if args.recursive or file.parent == path]
         }
     elif kind != "missing":
         yield path, None
         return
     elif has_glob_characters(pattern):
-        wanted = _matchers_by_folder(pattern, workspace)
+        wanted = _selections_by_folder(pattern, workspace)
     else:
         problems.append(ToolError("file_not_found", f"No file {pattern!r}."))
         return
     found: list[tuple[Path, Path]] = []
     refusals: list[ToolError] = []
-    for folder, test in wanted.items():
+    for folder, select in wanted.items():
         below = workspace.list_files(
             folder, include_ignored=not args.respect_git_ignore, stop=stop.raise_if_stopped
         )
-        right = [file for file in map(Path, below) if test(file)]
+        right = select([*map(Path, below)])
         if refused := _refusal_if_ignored(pattern, folder, workspace, git=args.respect_git_ignore):
             # Some may be read nevertheless, such as those in node_modules, where it is named.
             right = [
@@ -237,21 +247,26 @@ def _find_files_matching_pattern(
     yield from found
 
 
-def _matchers_by_folder(pattern: str, workspace: Workspace) -> dict[Path, Callable[[Path], bool]]:
-    """Map each folder that an alternative of a glob pattern starts with to a test of the files below it."""
-    tests: dict[Path, list[Callable[[str], bool]]] = {}
+def _selections_by_folder(pattern: str, workspace: Workspace) -> dict[Path, Select]:
+    """Map each folder that an alternative of a glob pattern starts with to what selects files below it."""
+    globs: dict[Path, list[str]] = {}
     for one in expand_braces(pattern.removeprefix(f"{workspace.root}/")):
         names = takewhile(lambda name: not has_glob_characters(name), one.split("/")[:-1])
         folder = workspace.root
         with suppress(PathRefused):
             named = workspace.resolve_readable("/".join(names) or ".")
             folder = named if path_kind(workspace, named) == "directory" else folder
-        tests.setdefault(folder, []).append(_compile_relative_glob(one, workspace))
+        globs.setdefault(folder, []).append(_to_relative_glob(one, workspace))
 
-    def test_of(folder: Path) -> Callable[[Path], bool]:
-        return lambda file: any(test(workspace.display_path(file)) for test in tests[folder])
+    def make_selection(folder: Path) -> Select:
+        def select(files: Sequence[Path]) -> list[Path]:
+            names = {parse_file_name(workspace.display_path(file)): file for file in files}
+            meant = {name for glob in globs[folder] for name in select_paths_by_glob(glob, [*names])}
+            return [file for name, file in names.items() if name in meant]
 
-    return {folder: test_of(folder) for folder in tests}
+        return select
+
+    return {folder: make_selection(folder) for folder in globs}
 
 
 def _refusal_if_ignored(pattern: str, folder: Path, workspace: Workspace, *, git: bool) -> PathRefused | None:

@@ -1,5 +1,6 @@
 """run_shell_command: run a command line with bash, in the foreground or background."""
 
+import asyncio
 from pathlib import Path
 
 from pydantic import Field, JsonValue
@@ -50,7 +51,8 @@ async def run_command_line(args: RunShellCommandArgs, context: ToolContext) -> T
         limit_chars=context.settings.tools.truncate_at,
         on_output=context.emit_output,
     )
-    return _to_tool_result(ended, timeout_s, shell.inactivity_timeout_s)
+    replaced = await asyncio.to_thread(context.workspace.describe_replaced_root)
+    return _to_tool_result(ended, timeout_s, shell.inactivity_timeout_s, replaced)
 
 
 async def _start_in_background(
@@ -65,12 +67,12 @@ async def _start_in_background(
     return ToolResult(status="success", content=text, meta={"summary": f"started, pid {pid}", "pid": pid})
 
 
-def _to_tool_result(ended: ProcessEnd, timeout_s: float, inactivity_s: float) -> ToolResult:
+def _to_tool_result(ended: ProcessEnd, timeout_s: float, inactivity_s: float, note: str) -> ToolResult:
     if ended.how == "not_started":
         return error_result("not_started", f"The command could not be started: {ended.output}.")
     if ended.how == "lost":
         return error_result("unknown_outcome", "The process that ran the command was killed.")
-    text, meta = replace_surrogates(_format_report(ended)), _result_metadata(ended)
+    text, meta = replace_surrogates(_format_report(ended, note)), _result_metadata(ended)
     if ended.how == "exited":
         return ToolResult(status="success", content=text, meta=meta)
     reasons = {
@@ -82,7 +84,7 @@ def _to_tool_result(ended: ProcessEnd, timeout_s: float, inactivity_s: float) ->
     return error_result(ended.how, reason).model_copy(update={"content": f"{reason}\n{text}", "meta": meta})
 
 
-def _format_report(ended: ProcessEnd) -> str:
+def _format_report(ended: ProcessEnd, note: str) -> str:
     """Return the text for the model. No times or pids, so that equal outcomes read the same."""
     lines = [f"Output:\n{ended.output.rstrip()}" if ended.output.strip() else "Output: (empty)"]
     if ended.omitted:
@@ -93,6 +95,8 @@ def _format_report(ended: ProcessEnd) -> str:
         lines.append(f"Signal: {ended.signal}")
     if ended.hint:
         lines.append(ended.hint)
+    if note:
+        lines.append(note)
     return "\n".join(lines)
 
 

@@ -6,7 +6,7 @@ import os
 import stat
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from io import BufferedReader
 from pathlib import Path
 from typing import Literal
@@ -130,6 +130,8 @@ def prepare_write_target(
     )
     conventions = context.workspace.read_conventions(path)
     file = None if before is None or not text else decode_text_file(before, conventions, path.name)
+    if file and context.accepts_guess:
+        file = replace(file, encoding=replace(file.encoding, is_guess=False))
     if text and before is not None and file is None:
         raise ToolError("not_text", f"{shown!r} is binary, not text; change it with a command.")
     return WriteTarget(path, shown, before, file, conventions)
@@ -191,10 +193,12 @@ def path_kind(workspace: Workspace, path: Path) -> Literal["file", "directory", 
 def resolve_directory(workspace: Workspace, path: str) -> Path:
     """Return the real path of a directory that a call names. Raise `ToolError`: missing, not a directory."""
     real = workspace.resolve_readable(path)
-    kind = path_kind(workspace, real)
-    if kind == "missing":
-        raise to_tool_error(workspace, real, FileNotFoundError())
-    if kind != "directory":
+    try:
+        with workspace.open_parent_directory(real) as place:
+            mode = stat_refusing_links(place).st_mode
+    except OSError as error:
+        raise to_tool_error(workspace, real, error) from error
+    if not stat.S_ISDIR(mode):
         raise ToolError(
             "not_a_directory", f"{workspace.display_path(real)!r} is a file; name the directory around it."
         )

@@ -5,6 +5,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from interlock.cli.commands.agent_import import AGENT, show_and_apply_agent_import
 from interlock.cli.commands.show import run_summary_lines
 from interlock.cli.flags import add_run_flags, build_run_options
 from interlock.cli.inputs import ask_to_confirm
@@ -227,16 +228,34 @@ def _compared_path_lines(paths: Any) -> Iterator[str]:
         metavar="WORKFLOW",
         help="the thread's graph: FILE.py:graph or a name (default: the only one of langgraph.json)",
     ),
-    argparse_argument("thread", metavar="THREAD", help="the thread's id"),
-    flag_argument("--from URL", "database file, or postgresql://…", dest="source", required=True),
+    argparse_argument("thread", nargs="?", default="", metavar="THREAD", help="the thread's id"),
+    flag_argument("--from URL", "database file, or postgresql://…", dest="source"),
+    flag_argument(
+        "--agent NAME",
+        "take over what claude, codex, gemini, roo or opencode keeps in your home",
+        type=AGENT,
+    ),
+    flag_argument("--yes", "with --agent: take it over without asking"),
     Parser.add_json_flag,
     partial(add_run_flags, for_server=True),
 )
-def import_(args: Args) -> None:
+def import_(args: Args) -> int | None:
+    if bool(args.agent) == bool(args.source):
+        raise UserError("Give --agent NAME, or --from URL and a thread. See: interlock import --help")
+    if args.agent:
+        if args.workflow or args.thread:
+            raise UserError(f"Unexpected argument {args.workflow or args.thread!r}: --agent takes none.")
+        return show_and_apply_agent_import(args.agent, yes=args.yes, as_json=args.json)
+    if not args.thread:  # the only word is the thread
+        args.workflow, args.thread = "", args.workflow
+    if not args.thread:
+        raise UserError("The following arguments are required: THREAD. See: interlock import --help")
     client, options = Client.for_this_user(), build_run_options(args)
     run = client.find_run(client.adopt_thread(args.workflow, args.source, args.thread, options))
     if args.json:
-        return print_json({"run": run.run, "status": run.status, "step": run.step})
+        print_json({"run": run.run, "status": run.status, "step": run.step})
+        return None
     paint = result_paint()
     paint.print_line(f"Thread {args.thread} is run {run.run} now.")
     paint.print_lines(run_summary_lines(client, run, paint))
+    return None

@@ -117,10 +117,8 @@ def _files_and_folders(workspace: Workspace) -> Iterator[str]:
         folders = {"", str(root)}
         base = f"{workspace.root}/"
         for file in workspace.list_files(root):
-            plain = file.isascii() and file.isprintable() and file.startswith(base)
+            plain = file.isascii() and file.isprintable() and "\\" not in file and file.startswith(base)
             shown = file[len(base) :] if plain else workspace.display_path(Path(file))
-            if "\\" in shown and f"{base}{shown}" != file:
-                continue  # a name that can't be written
             yield shown
             while (folder := shown.rpartition("/")[0]) not in folders:
                 folders.add(folder)

@@ -226,6 +226,7 @@ def _check_agents_skills_and_servers(
     configuration: "Configuration", settings: "Settings"
 ) -> Iterator[Finding]:
     from interlock.services.context.definitions import list_definition_uses
+    from interlock.services.trust import describe_other_agents_files
 
     root, home = configuration.sources.root, configuration.sources.home
     for one in list_definition_uses(configuration.definition_folders):
@@ -236,6 +237,10 @@ def _check_agents_skills_and_servers(
             why = "the folder isn't trusted (interlock trust)"
         text = f"{file}: not used; {why}" if why else f"{file} (interlock diagram main)"
         yield Finding("note" if why else "ok", "processors", abbreviate_home(text))
+    trusted = configuration.is_workspace_trusted
+    for file in describe_other_agents_files(root, home, trusted=trusted):
+        text = f"{file.path}: {'' if file.used else 'not used; '}{file.text}"
+        yield Finding("ok" if file.used else "note", file.kind, abbreviate_home(text))
     if settings.mcp_servers:
         yield from _check_servers(settings, root)
 

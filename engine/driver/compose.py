@@ -27,6 +27,7 @@ from interlock.services.context.workspace_context import PromptFlags, WorkspaceC
 from interlock.services.files.filesystem import OutputFiles
 from interlock.services.hooks.hook_replies import HookEnvironment
 from interlock.services.models.chat import ChatModels
+from interlock.services.models.names import find_model_problem
 from interlock.services.process.processes import SupervisedProcesses
 from interlock.services.process.supervisor_client import SUPERVISORS
 from interlock.services.toolset import BuiltinToolset
@@ -135,10 +136,21 @@ def compose_services(
         lazy := LazyService(partial(_make_models, prepared, info, transcript, conn, epoch, on_refused)),
     )
     tools, approvals = _available_tools(prepared, info), SqlApprovals(conn, info.run, prepared.redact, store)
+    for confirmed in approvals.list_confirmed_encodings():
+        prepared.workspace.confirm_encoding(confirmed.pattern, confirmed.encoding)
     toolset = partial(_make_toolset, prepared, commands, outputs, servers, models, emit, index)
     hooks = _make_hooks(prepared, info, HookLog(conn, store.outputs, info.run, epoch), approvals, of_run)
     kept = _make_snapshots(prepared, store, partial(SqlSnapshots, conn, info.run, steps, emit))
-    agents = RunAgents(prepared.agents, tools, transcript, models, policy, toolset, hooks)
+    agents = RunAgents(
+        prepared.agents,
+        tools,
+        transcript,
+        models,
+        policy,
+        toolset,
+        hooks,
+        partial(find_model_problem, prepared.settings, prepared.env),
+    )
     options = prepared.options
     context = WorkspaceContext(
         info=info,

@@ -55,12 +55,17 @@ class RunAgents:
     policy: "RulePolicy"
     toolset: MakeToolset
     hooks: RunHooks
+    explain_unusable_model: Callable[[str], str]
+    """Takes a model's name; returns why it can't be asked, or an empty text."""
     root: Deps | None = None
     """Set once the root deps, which hold this object, are built."""
     _scopes: dict[str, Deps] = field(default_factory=dict[str, Deps])
 
     def find_agent_definition(self, name: str) -> AgentDefinition | None:
         return self.definitions.get(name)
+
+    def find_model_problem(self, definition: AgentDefinition) -> str:
+        return "" if definition.model == "inherit" else self.explain_unusable_model(definition.model)
 
     def record_instance(self, instance: AgentInstance) -> str:
         message = Message(role="system", origin="agent", content=instance.model_dump_json())

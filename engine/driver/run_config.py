@@ -35,7 +35,7 @@ from interlock.services.policy.rule import Scope
 from interlock.services.policy.rule_files import ADMIN_FOLDERS, user_rule_folder
 from interlock.services.policy.workspace_rules import WorkspaceRules
 from interlock.services.sandbox.quarantine import quarantine_leftovers
-from interlock.services.sandbox.sandbox import Sandbox, open_sandbox
+from interlock.services.sandbox.sandbox import Sandbox, list_borrowed_object_folders, open_sandbox
 from interlock.services.secrets.environment import (
     foreign_run_environment,
     tool_environment,
@@ -190,6 +190,8 @@ class RunConfig:
     redact: Redactor
     defined_tools: Mapping[str, Tool]
     """Those that start agents, activate skills and switch modes."""
+    project_env: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Variables that the project sets for commands, hooks and servers."""
     discovered: Mapping[str, Tool] = field(default_factory=dict[str, Tool])
     """Set once the project's discovery command has run."""
 
@@ -232,7 +234,7 @@ class RunConfig:
     def tool_env(self) -> Mapping[str, str]:
         """The environment passed to commands, hooks and servers."""
         made = foreign_run_environment if self.options.repository else tool_environment
-        return made(self.env, rules=self.settings.security.environment)
+        return made({**self.project_env, **self.env}, rules=self.settings.security.environment)
 
 
 def merge_input_into_options(options: Options, input: WorkflowInput) -> Options:
@@ -293,11 +295,12 @@ def prepare_run(options: Options, needs_model: bool) -> RunConfig:
             **restrict_mode_tools(modes),
         },
     )
-    sandbox = _open_sandbox(options, workspace, settings, env)
+    sandbox, hidden = _open_sandbox(options, workspace, settings, env, trusted)
     warnings = [
         *configuration.loaded_settings.warnings,
         *configuration.environment.warnings,
         *rules.list_warnings(),
+        *hidden,
     ]
     warnings += [
         *problems,
@@ -331,6 +334,7 @@ def prepare_run(options: Options, needs_model: bool) -> RunConfig:
         hooks=hooks,
         sandbox=sandbox,
         defined_tools=defined_tools,
+        project_env=configuration.loaded_settings.project_env,
         redact=copy(own_redactor()),  # a run learns secrets of its own
     )
 
@@ -415,11 +419,12 @@ def _make_protected_paths(
 
 
 def _open_sandbox(
-    options: Options, workspace: FolderWorkspace, settings: Settings, env: Mapping[str, str]
-) -> Sandbox | None:
+    options: Options, workspace: FolderWorkspace, settings: Settings, env: Mapping[str, str], trusted: bool
+) -> tuple[Sandbox | None, list[str]]:
+    """Return the sandbox, if one is wanted, and a line if git can't work in it."""
     if not settings.tools.sandbox:
-        return None
-    return open_sandbox(
+        return None, []
+    sandbox = open_sandbox(
         settings.tools,
         roots=workspace.roots,
         home=options.user_home,
@@ -427,7 +432,14 @@ def _open_sandbox(
         env=env,
         protected=workspace.protected_paths,
         other_run_folders=[workspace.root.parent] if options.repository else [],
+        is_trusted=trusted,
     )
+    if trusted or not (borrowed := list_borrowed_object_folders(workspace.root)):
+        return sandbox, []
+    return sandbox, [
+        f"git may fail in the sandbox: the repository borrows objects from {str(borrowed[0])!r}, which commands see "
+        "only if this folder is trusted. To trust it: interlock trust"
+    ]
 
 
 def redact_prompt_and_warn(prompt: str, prepared: RunConfig) -> str:

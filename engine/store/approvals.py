@@ -24,7 +24,7 @@ from interlock.engine.store.runs import (
 from interlock.engine.store.tables import Condition
 from interlock.services.policy.rule import USER
 from interlock.services.secrets.redaction import SHAPES, Redactor
-from interlock.state.calls import Answer, ApprovalRequest, SavedRules, SessionRule
+from interlock.state.calls import Answer, ApprovalRequest, ConfirmedEncoding, SavedRules, SessionRule
 from interlock.state.clock import unix_time
 from interlock.state.errors import UserError
 
@@ -147,6 +147,18 @@ class SqlApprovals:
     def add_session_rule(self, key: str, rule: SessionRule) -> None:
         with self.conn.transaction() as conn:
             conn.update("approvals", {"rule": rule.model_dump_json()}, {"run": self.run, "key": key})
+
+    def list_confirmed_encodings(self) -> list[ConfirmedEncoding]:
+        """Return the encodings that people confirmed by approving a call, oldest first."""
+        rows = self.conn.execute(
+            "select request, answer from approvals where run = $1 and answer is not null order by seq",
+            (self.run,),
+            tables=("approvals",),
+        )
+        asked = [(request, answer) for request, answer in rows if '"confirms":{' in request]
+        approved = [r for r, a in asked if Answer.model_validate_json(a).choice not in ("reject", "cancel")]
+        found = (ApprovalRequest.model_validate_json(request).confirms for request in approved)
+        return [confirmed for confirmed in found if confirmed]
 
     def accept_saved_rules(self, saved: SavedRules) -> None:
         # A separate connection: the driver's may write only its own run's rows, and the parents wait for this run.

@@ -57,6 +57,7 @@ from interlock.state.journal import JournalRow
 from interlock.state.messages import Message, TextPart, Usage
 from interlock.state.node import find_node_spec, node
 from interlock.state.run import HookEvent
+from interlock.state.subagent import AgentDefinition, AgentInstance
 from interlock.state.tooling import Tool, ToolRun, Toolset
 
 _NOT_RECORDED = "The run made no such call, so a replay has no result of it."
@@ -92,6 +93,8 @@ class ReplayRecord(NamedTuple):
     results: Mapping[str, ToolResult]
     """Of `read_results_without_intent`."""
     hooks: "RecordedHooks"
+    agents: Mapping[str, AgentDefinition]
+    """Sub-agents by name, as they were when the run first started each."""
 
 
 def read_replay_record(services: DriveServices, hooked_events: str) -> ReplayRecord:
@@ -104,9 +107,18 @@ def read_replay_record(services: DriveServices, hooked_events: str) -> ReplayRec
     for parent, message in messages:
         if text := message.part(UNDONE):
             undone.setdefault(parent, []).append(text)
-    return ReplayRecord(
-        collect_recorded_context(messages), undone, read_results_without_intent(journal), hooks
-    )
+    context, agents = collect_recorded_context(messages), collect_recorded_agents(m for _, m in messages)
+    return ReplayRecord(context, undone, read_results_without_intent(journal), hooks, agents)
+
+
+def collect_recorded_agents(messages: Iterable[Message]) -> dict[str, AgentDefinition]:
+    """Return the definitions that the sub-agents of a run began with, by name."""
+    found: dict[str, AgentDefinition] = {}
+    for message in messages:
+        if message.role == "system" and message.origin == "agent":
+            definition = AgentInstance.model_validate_json(message.text).definition
+            found.setdefault(definition.name, definition)
+    return found
 
 
 def replace_tools_and_hooks_with_record(services: DriveServices, record: ReplayRecord) -> DriveServices:
@@ -134,6 +146,8 @@ def replace_tools_and_hooks_with_record(services: DriveServices, record: ReplayR
             return cast(Toolset, RecordedToolset(real(chosen, counts), toolset.results))
 
         deps.agents.toolset = recorded
+        deps.agents.definitions = {**deps.agents.definitions, **record.agents}
+        deps.agents.explain_unusable_model = lambda _: ""
         deps.agents.hooks = hooks  # pyright: ignore[reportAttributeAccessIssue] - asked for its agents only
         deps.agents.root = deps
     return replace(services, deps=deps, journal=kept)

@@ -11,8 +11,10 @@ from typing import Any, TypeGuard, cast, get_args
 
 from pydantic import BaseModel, ValidationError
 
+from interlock.services.config.claude_settings import ClaudeSettings, read_claude_settings
 from interlock.services.config.formats import parse_json_with_comments
 from interlock.services.config.server_files import ServerFile, find_server_files
+from interlock.services.files.claude_denials import CLAUDE_SETTINGS
 from interlock.services.files.disk import read_file
 from interlock.services.files.protected import SETTINGS_FOLDERS
 from interlock.services.files.stamps import path_exists, real_path
@@ -224,6 +226,8 @@ class HookLayer:
     config: Mapping[str, Any]
     """The `hooksConfig` section, already validated."""
     project: bool
+    is_claudes: bool = False
+    """It is Claude Code's file, with its events, matchers and time-outs."""
 
 
 _SWITCH = {"1": True, "true": True, "0": False, "false": False}
@@ -244,6 +248,8 @@ class LoadedSettings:
     warnings: list[str]
     hooks: list[HookLayer]
     """One per source with hook settings, lowest precedence first."""
+    project_env: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Variables that a trusted project sets for commands, hooks and servers, where the environment hasn't them."""
     notes: Sequence[str] = ()
     """What `interlock doctor` says of these files, and no run."""
 
@@ -276,10 +282,15 @@ def load_settings(
     layers = [layer for file, layer in read if file not in project]
     warnings: list[str] = []
     notes: list[str] = []
+    claudes: list[ClaudeSettings] = []
     if trusted:
         around = [] if repository in (None, workspace) else [repository]
         ours = [layer for top in around for layer in _repository_server_layers(top, env)]
+        claudes = [*_find_claude_settings(workspace, home)]
         files = [*find_server_files([*around, workspace], workspace, home, env)]
+        for found in files:
+            if found.path.name == ".mcp.json":
+                _disable_servers_nobody_chose(found, claudes, notes)
         theirs = [*_server_file_layers(files, notes, warnings)]
         below = [_drop_user_only_keys(layer, warnings) for file, layer in read if file in project]
         layers += _note_repeated_servers([*ours, *theirs, *below], notes)
@@ -305,8 +316,16 @@ def load_settings(
             *(line for layer in layers for line in _layer_warnings(layer)),
             *filter(None, [said]),
         ],
-        hooks=_hook_layers(layers, {str(file) for file in project}),
-        notes=notes,
+        hooks=[
+            *(
+                HookLayer(str(one.path), one.hooks, {}, project=True, is_claudes=True)
+                for one in claudes
+                if one.hooks
+            ),
+            *_hook_layers(layers, {str(file) for file in project}),
+        ],
+        project_env={name: value for one in claudes for name, value in one.env.items()},
+        notes=[*notes, *(line for one in claudes for line in _notes_on_claude_settings(one))],
     )
 
 
@@ -385,6 +404,38 @@ def _server_file_layers(
             good |= layer.data["mcpServers"]
             unknown |= layer.unknown
         yield SettingsLayer(str(found.path), {"mcpServers": good}, unknown, found.unset)
+
+
+def _find_claude_settings(workspace: Path, home: Path) -> Iterator[ClaudeSettings]:
+    """Yield Claude Code's settings of the workspace, the one that gives way first; not the user's own."""
+    for name in CLAUDE_SETTINGS:
+        is_users = real_path(workspace / name) == real_path(home / name)
+        if not is_users and (found := read_claude_settings(workspace / name)):
+            yield found
+
+
+def _notes_on_claude_settings(found: ClaudeSettings) -> Iterator[str]:
+    if found.problem:
+        yield f"{found.path}: {found.problem}; none of it counts, and everything asks."
+    yield from (f"{found.path}: env.{name} doesn't count: {why}." for name, why in found.unused_env.items())
+
+
+def _disable_servers_nobody_chose(
+    found: ServerFile, claudes: Sequence[ClaudeSettings], notes: list[str]
+) -> None:
+    """Disable the servers of `.mcp.json` that Claude Code's settings reject, or don't list if they list some."""
+    chosen = [one.enabled_servers for one in claudes if one.enabled_servers is not None]
+    enabled = {name for names in chosen for name in names}
+    rejected = {name for one in claudes for name in one.disabled_servers}
+    for name, server in found.servers.items():
+        if name in rejected or (chosen and name not in enabled):
+            server["disabled"] = True
+            key = (
+                "disabledMcpjsonServers names it"
+                if name in rejected
+                else "enabledMcpjsonServers doesn't name it"
+            )
+            notes.append(f"{found.path}: MCP server {name!r} is disabled: {key} in Claude Code's settings.")
 
 
 def _repository_server_layers(repository: Path, env: Mapping[str, str]) -> Iterator[SettingsLayer]:

@@ -25,6 +25,7 @@ from interlock.services.context.definition_files import (
 from interlock.services.context.front_matter import parse_front_matter, to_flag, to_list, to_text
 from interlock.services.context.tool_names import resolve_tool_names
 from interlock.services.files.disk import read_text_file
+from interlock.state.names import SHORT
 from interlock.state.subagent import BUILT_IN, INVESTIGATOR, AgentDefinition, Report
 from interlock.state.text import did_you_mean, first_validation_error, replace_surrogates, schema_violation
 from interlock.state.tooling import Tool, restrict_field
@@ -175,16 +176,17 @@ def _read_agent(file: DefinitionFile) -> tuple[str, AgentDefinition, list[str]]:
         notes = [problem] if problem else []
         if not fields and not file.path.name.endswith((".agent.md", ".chatmode.md")):
             raise ValueError(problem or "it has no front matter with a description, so it is no agent")
-    if (why := _find_reason_to_skip(fields)) is not None:
+    if (why := _find_reason_to_skip(file, fields)) is not None:
         raise ValueError(why)
     definition, more = _build_definition(file, fields, body.strip())
     return definition.name, definition, [*notes, *more, *note_unknown_fields(fields, file.row)]
 
 
-def _find_reason_to_skip(fields: Mapping[str, Any]) -> str | None:
+def _find_reason_to_skip(file: DefinitionFile, fields: Mapping[str, Any]) -> str | None:
     if to_flag(fields.get("disable")) or to_flag(fields.get("disabled")):
         return "its file disables it"
-    return "it is a primary agent (mode)" if fields.get("mode") == "primary" else None
+    is_primary = "mode" in file.row.fields and fields.get("mode") == "primary"
+    return "it is a primary agent (mode)" if is_primary else None
 
 
 def _build_definition(
@@ -235,11 +237,15 @@ def _read_model(value: object) -> str:
     """Return the model that a file names, by a name of ours as far as that is possible."""
     names = cast("list[object]", value) if isinstance(value, list) else [value]
     text = next((to_text(name).strip() for name in names if to_text(name).strip()), "")
-    text = re.sub(r"\s*(\(copilot\)|\[[^\]]*\])$", "", text)  # VS Code's, Cursor's
+    text = re.sub(r"\s*(\([^)]*\)|\[[^\]]*\])$", "", text)  # VS Code's, Cursor's
+    if " " in text:  # as VS Code shows it: `Claude Sonnet 4.5`
+        text = next((word for word in text.casefold().split() if word in SHORT), "inherit")
     if not text or text.casefold() in ("inherit", "default", "auto"):
         return "inherit"
+    if text[0].isupper() and text.isascii() and not {*"/:"} & {*text}:
+        text = text.casefold()  # `GPT-5`, `Sonnet`
     provider, slash, name = text.partition("/")
-    return f"{provider}:{name}" if slash and provider and name and "/" not in name else text
+    return f"{provider}:{name}" if slash and provider and name else text
 
 
 _NO_WRITING = {

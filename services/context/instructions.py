@@ -16,6 +16,7 @@ from interlock.services.context.rules import (
 from interlock.services.files.agent_files import find_unread_agent_files
 from interlock.services.files.protected import RULES
 from interlock.state.context import AGENT_FILES, IGNORE_FILE, RuleFile
+from interlock.state.file_names import format_file_name
 from interlock.state.settings import ContextSettings
 from interlock.state.text import estimate_tokens
 
@@ -135,7 +136,7 @@ def _shorten_in_text(text: str, root: Path) -> str:
 
 def _shorten(path: Path, root: Path) -> str:
     shown = path.relative_to(root).as_posix() if path.is_relative_to(root) else str(path)
-    return shown if shown.isprintable() else ascii(shown)
+    return format_file_name(shown)
 
 
 def _describe_unread_memory(root: Path, settings: ContextSettings) -> Iterator[FoundFile]:

@@ -1,5 +1,6 @@
 """references: resolves each `@path` in a prompt to the text, images or listing it refers to."""
 
+import os
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -34,7 +35,13 @@ MOST_MEDIA = 15 * 1024 * 1024
 """Maximum bytes of images and PDFs per prompt."""
 MOST_CANDIDATES = 5
 """Files named when a reference fits several."""
-_REFERENCE = re.compile(r"""(?<![^\s(\[{<"',;:])@(?:"([^"\n]+)"|((?:\\.|[^\s\\,;!"'`(){}\[\]<>|])+))""")
+_BRACKETED = "|".join(
+    rf"""\{a}(?:[^\s"'`\{a}\{b}]|\{a}[^\s"'`\{a}\{b}]*\{b})*\{b}""" for a, b in ("()", "[]", "{}")
+)
+"""What stands in brackets, `(auth)`, `[id]` and `[[...slug]]`."""
+_REFERENCE = re.compile(
+    rf"""(?<![^\s(\[{{<"',;:])@(?:"([^"\n]+)"|((?:\\.|[^\s\\,;!"'`(){{}}\[\]<>|]|{_BRACKETED})+))"""
+)
 _FILE_LIKE = re.compile(r"/|\.[A-Za-z0-9]{1,8}$")
 
 
@@ -61,7 +68,7 @@ def resolve_references(stop: StopFlag, prompt: str, workspace: Workspace) -> lis
     """Resolve the references; a word that neither names a file nor looks like a path is skipped."""
     budget = _AttachmentBudget()
     found: list[Reference] = []
-    for path in dict.fromkeys(find_references(prompt)):
+    for path in dict.fromkeys(_choose_reading(path, workspace) for path in find_references(prompt)):
         stop.raise_if_stopped()
         if len(found) == MOST_REFERENCES:
             found.append(Reference(path, "left out", f"more than {MOST_REFERENCES} references in one prompt"))
@@ -69,6 +76,17 @@ def resolve_references(stop: StopFlag, prompt: str, workspace: Workspace) -> lis
         if reference := try_resolve_reference(path, workspace, budget, stop):
             found.append(reference)
     return found
+
+
+def _choose_reading(path: str, workspace: Workspace) -> str:
+    """Return the path, or what stands before its first bracket if that is a file and the whole isn't:
+    `@app.py(42)`."""
+    shorter = re.split(r"[(\[{]", path, maxsplit=1)[0]
+    try:
+        names_file = path_kind(workspace, workspace.resolve_readable(shorter)) == "file" if shorter else False
+        return shorter if names_file and not os.path.lexists(workspace.resolve_readable(path)) else path
+    except PathRefused:
+        return path
 
 
 def build_attachment_parts(paths: Sequence[Path], named_texts: Sequence[tuple[str, str]] = ()) -> list[Part]:

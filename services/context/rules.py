@@ -29,6 +29,7 @@ from interlock.services.files.filesystem import UnreadableError, is_file
 from interlock.services.files.protected import RULES
 from interlock.services.files.stamps import real_path
 from interlock.state.context import AGENT_FILES, IGNORE_FILE, RuleFile
+from interlock.state.file_names import format_file_name
 from interlock.state.text import replace_surrogates
 
 _MOST = 500
@@ -213,8 +214,7 @@ def _read_rule_files_until_non_empty(
 def _read_rule_file(path: Path, base: Path, included: IncludedTexts, *, in_home: bool) -> RuleFile:
     """Read one rule file. Users may link anything into their own folder; a project's link must not lead outside it."""
     name = path.relative_to(base).as_posix()
-    shown = f"~/{name}" if in_home else name
-    shown = shown if shown.isprintable() else ascii(shown)
+    shown = format_file_name(f"~/{name}" if in_home else name)
     if path.name.casefold().endswith(_NO_RULES):
         return RuleFile(shown, "", _LEFT_BEHIND, path)
     allowed = [real_path(base)]

@@ -40,6 +40,7 @@ from interlock.state.context import (
 )
 from interlock.state.deps import RunInfo, run_in_thread
 from interlock.state.errors import ConfigError
+from interlock.state.file_names import format_file_name
 from interlock.state.settings import Settings
 from interlock.state.text import replace_surrogates
 from interlock.state.workspace import Workspace
@@ -120,8 +121,7 @@ def _format_tree_lines(
 ) -> list[str]:
     lines: list[str] = []
     for entry in entries_by_folder.get(directory, []):
-        # Escaped onto one line: control characters can't disguise a name.
-        path, name = Path(entry.path), entry.name if entry.name.isprintable() else ascii(entry.name)
+        path, name = Path(entry.path), format_file_name(entry.name)
         if not is_directory(entry, follow_symlinks=False):
             lines.append(indent + name)
         elif path in entries_by_folder:

@@ -5,7 +5,7 @@ import errno
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from pydantic import BaseModel, JsonValue
@@ -16,6 +16,7 @@ from interlock.services.secrets.redaction import find_new_redaction_mark
 from interlock.state.calls import (
     CallKey,
     CallView,
+    ConfirmedEncoding,
     FileState,
     Planned,
     Preview,
@@ -26,6 +27,7 @@ from interlock.state.calls import (
 from interlock.state.file_names import format_file_name, parse_file_name
 from interlock.state.tooling import FileChange, TargetFile, Tool, ToolContext, ToolRun
 from interlock.state.workspace import OpenDirEntry, PathRefused, Workspace
+from interlock.tools.file_content import alike_files_pattern, decode_text_file
 from interlock.tools.workspace_files import prepare_write_target, read_file_bytes, stat_refusing_links
 
 _MOST_FORESEEN = 100_000_000
@@ -57,13 +59,26 @@ class FileWriteCalls:
         The diff is against the file on disk unless an earlier call changes the same file.
         """
         files = await self._compute_contents_after_calls(earlier_calls, context)
-        change = await _compute_change(tool, args, context, files)
+        confirms = None
+        try:
+            change = await _compute_change(tool, args, context, files)
+        except ToolError as error:
+            if error.kind != "encoding_guessed":
+                raise
+            change = await _compute_change(tool, args, replace(context, accepts_guess=True), files)
+            confirms = self._encoding_to_confirm(change)
         before = None if change.before is None else sha256(change.before)
         path = format_file_name(change.path)
         on_disk = await asyncio.to_thread(self.current_file_digest, path) if change.path in files else before
         state = FileState(path=path, sha256=before, on_disk=on_disk)
         done = change.message if change.after == change.before and change.path not in files else ""
-        return Preview(text=change.diff or change.message, files=(state,), done=done)
+        return Preview(text=change.diff or change.message, files=(state,), done=done, confirms=confirms)
+
+    def _encoding_to_confirm(self, change: FileChange) -> ConfirmedEncoding:
+        path = Path(change.path)
+        file = decode_text_file(change.before or b"", self.workspace.read_conventions(path), path.name)
+        codec = file.encoding.codec if file else "utf-8"
+        return ConfirmedEncoding(pattern=alike_files_pattern(path.name), encoding=codec)
 
     async def read_target_file(
         self, file_path: str, earlier_calls: Sequence[tuple[Tool, BaseModel]], context: ToolContext
@@ -124,8 +139,9 @@ class FileWriteCalls:
     async def _compute_contents_after_calls(
         self, earlier_calls: Sequence[tuple[Tool, BaseModel]], context: ToolContext
     ) -> dict[str, bytes]:
-        """Return the files changed by earlier calls, as those calls will leave them."""
+        """Return the files changed by earlier calls, as those calls will leave them once they are approved."""
         files: dict[str, bytes] = {}
+        context = replace(context, accepts_guess=True)
         for tool, args in earlier_calls:
             with suppress(ToolError):  # a failing call changes nothing
                 async with self._foreseeing:

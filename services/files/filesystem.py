@@ -221,8 +221,12 @@ _LONGEST = 4096
 """Maximum bytes of a path including its terminator (Linux)."""
 
 
+class DirectoryGoneError(OSError):
+    """A directory that was there before was deleted or moved away."""
+
+
 class HeldDirectory:
-    """A directory by its real path, held open as soon as it exists."""
+    """A directory by its real path, held open as soon as it exists. One that was made anew there is taken instead."""
 
     def __init__(self, path: Path, *, private: bool = False) -> None:
         """`private`: it and what is made in it are for their owner alone."""
@@ -244,7 +248,7 @@ class HeldDirectory:
             raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
         if create_missing and self._held is None:
             make_directories_durably(self.path, self._mode)
-        directory = os.open(".", SEARCH_FLAGS, dir_fd=self._require_unreplaced_directory())
+        directory = os.open(".", SEARCH_FLAGS, dir_fd=self._require_directory_at_path())
         try:
             for name in parts[:-1]:
                 deeper = _open_or_create_subdirectory(directory, name, self._mode if create_missing else None)
@@ -257,19 +261,45 @@ class HeldDirectory:
     def _open_once(self) -> int:
         if self._held is None:
             self._held = os.open(self.path, SEARCH_FLAGS)
-            weakref.finalize(self, os.close, self._held)
+            self._close = weakref.finalize(self, os.close, self._held)
         return self._held
 
-    def _require_unreplaced_directory(self) -> int:
-        """Return the descriptor if the path still refers to the same directory. Raise OSError else: writes must be
-        found at that path."""
+    def _require_directory_at_path(self) -> int:
+        """Return a descriptor of the directory that is at the path: writes must be found there. Raise OSError if none
+        is, or a link was put on the way."""
         held = self._open_once()
         with suppress(FileNotFoundError, NotADirectoryError):
             if os.path.samestat(self.path.lstat(), os.fstat(held)):
                 return held
-        raise OSError(
-            errno.ESTALE, f"the directory {str(self.path)!r} was replaced since the run began; resume the run"
-        )
+        try:
+            new = _open_without_links(self.path)
+        except (FileNotFoundError, NotADirectoryError):
+            where = f"the folder {str(self.path)!r} was deleted or moved away while the run worked in it"
+            raise DirectoryGoneError(errno.ESTALE, f"{where}; ask the user to bring it back") from None
+        self._close()
+        self._held, self._close = new, weakref.finalize(self, os.close, new)
+        return new
+
+    def is_replaced(self) -> bool:
+        """Return whether another directory, or none, is at the path since it was last used."""
+        if self._held is None:
+            return False
+        try:
+            return not os.path.samestat(self.path.lstat(), os.fstat(self._held))
+        except OSError:
+            return True
+
+
+def _open_without_links(path: Path) -> int:
+    """Open a directory by its real path. Raise OSError, ELOOP for a link on the way."""
+    opened = os.open("/", SEARCH_FLAGS)
+    for name in path.parts[1:]:
+        try:
+            deeper = _open_or_create_subdirectory(opened, name, None)
+        finally:
+            os.close(opened)
+        opened = deeper
+    return opened
 
 
 def _open_or_create_subdirectory(directory: int, name: str, mode: int | None) -> int:

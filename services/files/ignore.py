@@ -34,7 +34,7 @@ _LARGEST = 100_000_000
 
 
 @dataclass(frozen=True)
-class _Pattern:
+class IgnorePattern:
     """One line of an ignore file."""
 
     regex: re.Pattern[str]
@@ -61,9 +61,10 @@ def _prevent_backtracking(regex: str) -> str:
     return "".join([first, *tamed, _STAR, rest[-1]])
 
 
-def _compile_patterns_in_reverse(lines: Iterable[str], flags: int) -> tuple[_Pattern, ...]:
+def compile_ignore_lines(lines: Iterable[str], *, folds_case: bool) -> tuple[IgnorePattern, ...]:
     """Compile patterns in reverse, as the last match decides. Lines that git can't parse are skipped, as git does."""
-    patterns: list[_Pattern] = []
+    flags = re.IGNORECASE if folds_case else 0
+    patterns: list[IgnorePattern] = []
     for line in islice((line for line in lines if len(line) <= _LONGEST), _MOST_LINES):
         try:
             # pathspec reads `a/**/` as `a/`; git means the directories below it.
@@ -79,11 +80,11 @@ def _compile_patterns_in_reverse(lines: Iterable[str], flags: int) -> tuple[_Pat
                 compiled = re.compile(_prevent_backtracking(regex), flags)
         except re.error:
             continue
-        patterns.append(_Pattern(compiled, include, _MARK in compiled.groupindex))
+        patterns.append(IgnorePattern(compiled, include, _MARK in compiled.groupindex))
     return tuple(reversed(patterns))
 
 
-Layer = tuple[str, tuple[_Pattern, ...]]
+Layer = tuple[str, tuple[IgnorePattern, ...]]
 """Directory that the patterns are relative to (with a trailing slash), and the patterns."""
 
 
@@ -125,7 +126,7 @@ class IgnoreRules:
         self._agent_files = [str(root / name) for name in AGENT_FILES] if agent else []
         self._agent_files += [str(path) for path in custom]
         self._hides = agent
-        self._seen: dict[str, tuple[tuple[int, int], tuple[_Pattern, ...]]] = {}
+        self._seen: dict[str, tuple[tuple[int, int], tuple[IgnorePattern, ...]]] = {}
 
     def gitignore_layers(self, directory: str) -> list[Layer]:
         """Return the layers that apply to entries of `directory`, outermost first."""
@@ -139,7 +140,7 @@ class IgnoreRules:
                 self._load_patterns(str(find_shared_git_directory(top) / "info" / "exclude")),
             )
         ]
-        for level in _directories_from_top_through(top, directory):
+        for level in directories_from_top_through(top, directory):
             layers = self.with_gitignore_layer(layers, level)
         return [layer for layer in layers if layer[1]]
 
@@ -174,7 +175,7 @@ class IgnoreRules:
         if top is None and not agent.hides_anything:
             return False
         layers = self._load_gitignore_layers(top, self._root) if top else []
-        for level in _directories_from_top_through(self._root, path)[1:]:
+        for level in directories_from_top_through(self._root, path)[1:]:
             if is_entry_ignored(layers, agent, level, is_dir if level == path else True):
                 return True
             if top and level != path:
@@ -189,7 +190,7 @@ class IgnoreRules:
         base = _with_trailing_slash(directory)
         return lambda name, is_dir: is_entry_ignored(layers, agent, base + name, is_dir)
 
-    def _load_patterns(self, file: str) -> tuple[_Pattern, ...]:
+    def _load_patterns(self, file: str) -> tuple[IgnorePattern, ...]:
         """Return the patterns of an ignore file; cached until it changes on disk."""
         try:
             status = os.stat(file)  # noqa: PTH116 - each look-up pays for it, and Path.stat costs twice as much
@@ -210,8 +211,8 @@ class IgnoreRules:
             if file.endswith(CLAUDE_SETTINGS)
             else text.split("\n")
         )
-        flags = re.IGNORECASE if _is_case_insensitive(file, status) else 0
-        patterns = _compile_patterns_in_reverse([*lines, *own], flags)
+        folds_case = _is_case_insensitive(file, status)
+        patterns = compile_ignore_lines([*lines, *own], folds_case=folds_case)
         self._seen[file] = (stamp, patterns)
         return patterns
 
@@ -270,7 +271,7 @@ def _with_trailing_slash(directory: str) -> str:
     return directory if directory.endswith("/") else directory + "/"
 
 
-def _directories_from_top_through(top: str, directory: str) -> list[str]:
+def directories_from_top_through(top: str, directory: str) -> list[str]:
     """Return `top` and each directory on the way to `directory`, ending with `directory`."""
     levels = [top]
     for name in directory[len(_with_trailing_slash(top)) :].split("/") if directory != top else ():

@@ -61,8 +61,7 @@ class FolderWorkspace:
         buffers: Buffers | None = None,
         encodings: Mapping[str, str] | None = None,
     ) -> None:
-        self.confirmed_encodings = list((encodings or {}).items())
-        """Patterns of files, and the encoding that a person confirmed for them; the last that matches counts."""
+        self._encodings = list((encodings or {}).items())
         self.protected_paths = protected or ProtectedPaths()
         self.buffers = buffers
         # Whole tool outputs are stored there and may be read too.
@@ -170,7 +169,11 @@ class FolderWorkspace:
 
     def read_conventions(self, path: Path) -> FileConventions:
         """See `Workspace.read_conventions`."""
-        return read_conventions(path, self.confirmed_encodings, self.display_path(path))
+        return read_conventions(path, self._encodings, self.display_path(path))
+
+    def confirm_encoding(self, pattern: str, encoding: str) -> None:
+        """See `Workspace.confirm_encoding`."""
+        self._encodings.append((pattern, encoding))
 
     def find_protection(self, path: str) -> Protection | None:
         """See `Workspace.find_protection`. Checks both the path as written and its target."""
@@ -300,6 +303,16 @@ class FolderWorkspace:
             self.protected_paths.announce_new_path(path)
         with self._anchors[folder].open_parent_directory(path, create_missing=create_missing) as place:
             yield place
+
+    def describe_replaced_root(self) -> str:
+        """See `Workspace.describe_replaced_root`."""
+        if not self._anchors[self.root].is_replaced():
+            return ""
+        if self.root.is_dir() and not self.root.is_symlink():
+            return "The workspace's folder was removed and made anew: what was in it before is gone."
+        return (
+            f"The workspace's folder {str(self.root)!r} is gone: it was deleted or moved away. Tell the user."
+        )
 
     def record_written_digest(self, path: Path, digest: str | None) -> None:
         self.protected_paths.record_written_digest(path, digest)

@@ -9,6 +9,12 @@ from typing import Any, Literal, NamedTuple, cast
 
 from pydantic import BaseModel, Field, JsonValue, StrictBool, StrictStr, ValidationError
 
+from interlock.services.hooks.claude_dialect import (
+    from_claude_arguments,
+    is_context_of_plain_text,
+    is_only_told,
+    to_claude_input,
+)
 from interlock.services.hooks.hook_settings import Hook
 from interlock.services.hooks.scripts import can_run_python_isolated
 from interlock.services.secrets.redaction import SHAPES, Redactor
@@ -35,7 +41,8 @@ _WORDS: dict[str, HookDecision] = {
     "block": "block",
 }
 _ORDER: tuple[HookDecision, ...] = ("none", "allow", "ask", "block")
-_Word = Literal["allow", "approve", "ask", "deny", "block"]
+_Word = Literal["allow", "approve", "ask", "defer", "deny", "block"]
+"""`defer`: it doesn't decide."""
 
 
 class HookReply(Frozen):
@@ -53,6 +60,8 @@ class HookReply(Frozen):
     """Its supervisor was killed, so whether the hook completed is unknown."""
     exit_code: int | None = None
     duration_ms: int = 0
+    has_json: bool = Field(default=False, exclude=True)
+    """Its stdout was JSON."""
 
 
 class _ToolConfig(BaseModel, extra="allow", defer_build=True):
@@ -109,7 +118,12 @@ def parse_reply(ended: ProcessEnd, stderr: str, *, required: bool, timeout_s: fl
         reply = reply.model_copy(update={"reason": NO_REASON})
     took = round(ended.duration_s * 1000)
     return reply.model_copy(
-        update={"exit_code": ended.exit_code, "duration_ms": took, "lost": ended.how == "lost"}
+        update={
+            "exit_code": ended.exit_code,
+            "duration_ms": took,
+            "lost": ended.how == "lost",
+            "has_json": answer is not None,
+        }
     )
 
 
@@ -335,7 +349,8 @@ async def run_hook(
     if hook.broken:
         why = f"A required hook can't be run: {hook.broken}"
         return HookReply(decision="block", reason=why, warning=hook.broken)
-    stdin = json.dumps(payload, ensure_ascii=False).encode("utf-8", "replace")
+    given = to_claude_input(hook.event, payload, environment.workspace) if hook.is_claudes else payload
+    stdin = json.dumps(given, ensure_ascii=False).encode("utf-8", "replace")
     stderr = bytearray()
     ended = await processes.run(
         ["bash", "-c", hook.command],
@@ -353,9 +368,30 @@ async def run_hook(
     reply = parse_reply(
         ended, bytes(stderr).decode("utf-8", "replace"), required=hook.required, timeout_s=hook.timeout_s
     )
+    if hook.is_claudes:
+        reply = _from_claude_reply(hook.event, reply, payload, environment.workspace)
     fields = reply.model_dump(exclude={"output"})
     output = {k: v if k in _ARGUMENTS else environment.redact.redact_json(v) for k, v in reply.output.items()}
     return HookReply(**environment.redact.redact_json(fields), output=output)
+
+
+def _from_claude_reply(
+    event: HookEvent, reply: HookReply, payload: Mapping[str, JsonValue], workspace: Path
+) -> HookReply:
+    """Return a reply as Claude Code means it: what text on stdout, and a refusal, come to depends on the event."""
+    changes: dict[str, Any] = {}
+    if reply.message and not reply.has_json:
+        text = reply.message if is_context_of_plain_text(event) else ""
+        changes |= {"message": "", "context": text}
+    if reply.decision == "block" and event == "AfterTool":
+        changes |= {"decision": "none", "reason": "", "context": f"{reply.context}\n{reply.reason}".strip()}
+    elif reply.decision == "block" and is_only_told(event):
+        changes |= {"decision": "none", "reason": "", "message": reply.reason}
+    changed, tool, args = reply.output.get("tool_input"), payload.get("tool_name"), payload.get("tool_input")
+    if isinstance(changed, dict) and isinstance(tool, str) and isinstance(args, dict):
+        own = from_claude_arguments(tool, args, changed, workspace)
+        changes["output"] = {**reply.output, "tool_input": own}
+    return reply.model_copy(update=changes)
 
 
 def python_isolation_variables(command: str, workspace: Path) -> dict[str, str]:

@@ -1,6 +1,7 @@
 """hook_settings: the hooks configured in settings: their events, matchers and commands."""
 
 import hashlib
+import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeVar, cast, get_args
@@ -13,10 +14,24 @@ from interlock.services.config.settings import (
     expand_variables,
     format_value_for_error,
 )
+from interlock.services.hooks.claude_dialect import (
+    EVENTS as CLAUDE_EVENTS,
+)
+from interlock.services.hooks.claude_dialect import (
+    OTHER_EVENTS,
+    claude_tool_names,
+    exact_matcher_names,
+)
+from interlock.services.hooks.claude_dialect import (
+    TIMEOUT_S as CLAUDE_TIMEOUT_S,
+)
+from interlock.services.hooks.claude_dialect import (
+    TIMEOUTS_S as CLAUDE_TIMEOUTS_S,
+)
 from interlock.services.policy.rule import Pattern, PatternError, all_tool_names, compile_pattern
 from interlock.state.errors import ConfigError
 from interlock.state.run import HookEvent
-from interlock.state.text import did_you_mean
+from interlock.state.text import did_you_mean, first_validation_error
 
 EVENTS: tuple[HookEvent, ...] = get_args(HookEvent)
 ALIASES: dict[str, HookEvent] = {
@@ -51,12 +66,20 @@ class Matcher:
 
     text: str = ""
     pattern: Pattern | None = None
+    names: frozenset[str] | None = None
+    """Claude Code's: the exact names that it lists."""
+    is_claudes: bool = False
+    """Its pattern is compared with Claude Code's names of tools only."""
 
     def is_matching(self, subjects: Collection[str]) -> bool:
         """Return whether the hook applies to any of these names of one subject; events without a subject match
         every hook."""
         if self.text in _ALL or not any(subjects):
             return True
+        if self.names is not None:
+            return not self.names.isdisjoint(subjects)
+        if self.is_claudes:
+            subjects = claude_tool_names(frozenset(subjects))
         return any(self.pattern.is_found_in(s) if self.pattern else self.text == s for s in subjects)
 
 
@@ -100,6 +123,8 @@ class Hook:
     """A failure of this hook blocks."""
     idempotent: bool = False
     """May be rerun without asking after a kill."""
+    is_claudes: bool = False
+    """It gets Claude Code's input, and its replies are read as there."""
     broken: str = ""
     """Why it can't be run; only required hooks are kept when broken, and they block."""
 
@@ -146,6 +171,103 @@ class HookRegistry:
                 idempotent=known.idempotent and hook.idempotent,
             )
         return list(chosen.values())
+
+
+class _ClaudeCommand(BaseModel, extra="allow", strict=True, defer_build=True):
+    type: str = "command"
+    command: str = ""
+    args: list[str] = Field(default_factory=list[str])
+    timeout: float | None = Field(None, gt=0)
+    shell: str = "bash"
+    status_message: str = Field("", alias="statusMessage")
+    async_: bool = Field(False, alias="async")
+
+
+class _ClaudeGroup(BaseModel, extra="allow", strict=True, defer_build=True):
+    matcher: str = ""
+    hooks: list[Any]
+
+
+@dataclass
+class ClaudeHookReader:
+    """Reads the hooks of one settings file of Claude Code. What can't be said here doesn't count and is named."""
+
+    source: str
+    problems: list[str]
+
+    def read_hooks(self, data: object) -> Iterator[Hook]:
+        if not isinstance(data, dict):
+            self._report("hooks", f"it is {format_value_for_error(data)}, expected an object")
+            return
+        for name, groups in cast(dict[str, Any], data).items():
+            event = CLAUDE_EVENTS.get(name)
+            if event is None:
+                known = name in OTHER_EVENTS
+                self._report(f"hooks.{name}", "Interlock has no such event" if known else "unknown event")
+            elif not isinstance(groups, list):
+                self._report(f"hooks.{name}", "expected an array")
+            else:
+                for number, group in enumerate(cast(list[Any], groups)):
+                    yield from self._read_group(name, event, f"hooks.{name}.{number}", group)
+
+    def _read_group(self, name: str, event: HookEvent, dotted_key: str, data: object) -> Iterator[Hook]:
+        try:
+            group = _ClaudeGroup.model_validate(data)
+            matcher = _build_claude_matcher(event, group.matcher)
+        except (ValidationError, PatternError) as error:
+            why = first_validation_error(error)[1] if isinstance(error, ValidationError) else str(error)
+            self._report(dotted_key, why)
+            return
+        self._report_unknown(dotted_key, group)
+        for number, item in enumerate(group.hooks):
+            place = f"{dotted_key}.hooks.{number}"
+            try:
+                command = _ClaudeCommand.model_validate(item)
+            except ValidationError as error:
+                self._report(place, ": ".join(first_validation_error(error)))
+                continue
+            if why := _unsupported_claude_hook(command):
+                self._report(place, why)
+                continue
+            self._report_unknown(place, command)
+            timeout = command.timeout or CLAUDE_TIMEOUTS_S.get(name, CLAUDE_TIMEOUT_S)
+            words = f" {shlex.join(command.args)}" if command.args else ""
+            first = shlex.quote(command.command) if command.args else command.command
+            yield Hook(
+                event,
+                self.source,
+                place,
+                f"{first}{words}",
+                matcher=matcher,
+                timeout_s=timeout,
+                is_claudes=True,
+            )
+
+    def _report(self, dotted_key: str, why: str) -> None:
+        self.problems.append(f"{self.source}: {dotted_key}: {why}; it doesn't count.")
+
+    def _report_unknown(self, dotted_key: str, found: BaseModel) -> None:
+        for key in found.model_extra or ():
+            self.problems.append(f"{self.source}: {dotted_key}: unknown setting {key!r}.")
+
+
+def _build_claude_matcher(event: HookEvent, text: str) -> Matcher:
+    """Return a matcher as Claude Code reads it. Raises `PatternError`."""
+    names = None if text in _ALL else exact_matcher_names(text)
+    if text in _ALL or names is not None:
+        return Matcher(text, names=names, is_claudes=True)
+    return Matcher(text, compile_pattern(text), is_claudes=event in TOOL_EVENTS)
+
+
+def _unsupported_claude_hook(command: _ClaudeCommand) -> str:
+    """Return why a hook can't run here; empty if it can."""
+    if command.type != "command":
+        return f"Interlock runs no hooks of type {command.type!r}"
+    if "if" in (command.model_extra or {}):
+        return "Interlock doesn't know `if`, so it would run too often"
+    if command.shell != "bash":
+        return f"Interlock runs no hooks in {command.shell}"
+    return "" if command.command else "command is missing"
 
 
 TIMEOUT_MS = 60_000
@@ -293,7 +415,12 @@ def load_hooks(layers: Sequence[HookLayer], env: Mapping[str, str]) -> HookRegis
     problems: list[str] = []
     hooks: list[Hook] = []
     for layer in sorted(layers, key=lambda layer: not layer.project):
-        found = list(_HookReader(layer.source, env, problems).read_hooks(layer.hooks))
+        reader = (
+            ClaudeHookReader(layer.source, problems)
+            if layer.is_claudes
+            else _HookReader(layer.source, env, problems)
+        )
+        found = list(reader.read_hooks(layer.hooks))
         off = _disabled_hook_names([other for other in layers if layer.project or not other.project])
         if off is not None:
             hooks += [hook for hook in found if not {hook.name, hook.command} & off - {""}]

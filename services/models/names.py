@@ -174,6 +174,15 @@ DEFAULT_LIMIT = 1_048_576
 _LIMITS = (("gemma-4", 256_000),)
 
 
+def find_model_problem(settings: Settings, env: Mapping[str, str], name: str) -> str:
+    """Return why a model can't be asked, in one sentence; empty: it can."""
+    try:
+        require_usable_model(settings, env, name)
+    except UserError as error:
+        return str(error)
+    return ""
+
+
 def resolve_model(settings: Settings, name: str) -> str:
     """Resolve an alias. Raises `UserError` with the nearest names if it can't be a model, `ConfigError` for a cycle."""
     seen: list[str] = []

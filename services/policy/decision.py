@@ -9,6 +9,8 @@ from pydantic import JsonValue
 
 from interlock.services.policy.grant_coverage import describe_args_allowed_by_prefix
 from interlock.services.policy.matching import (
+    UNKNOWN_TARGET,
+    CallTarget,
     Match,
     has_prefix,
     is_rule_allowing_command,
@@ -91,8 +93,8 @@ class PolicyDecision:
     ruling: Ruling
     line: ShellLine | None = None
     parts: Sequence[PartRuling] = ()
-    target: str | None = None
-    """The file or host, if a rule needs it."""
+    target: CallTarget = UNKNOWN_TARGET
+    """The file or hosts, if a rule needs them."""
 
     def to_verdict(self) -> Verdict:
         outcome, mode = self.ruling, self.mode

@@ -97,6 +97,22 @@ def call_target(call: CallView, risk: Risk, workspace: Workspace) -> str | None:
     return workspace.display_path(real)
 
 
+def call_paths(call: CallView, workspace: Workspace) -> tuple[str, ...]:
+    """Return the file that a call names, as written and where that leads, as absolute paths; empty if it names none."""
+    path = next((call.args[k] for k in _PATH_KEYS if k in call.args), None)
+    if not isinstance(path, str) or "\0" in path:
+        return ()
+    written = os.path.normpath(workspace.root / Path(path).expanduser())
+    return tuple(dict.fromkeys((written, os.path.realpath(written), os.path.realpath(workspace.root / path))))
+
+
+def call_hosts(call: CallView) -> tuple[str, ...]:
+    """Return the host of each address in a call's texts; "" where clients could parse it differently."""
+    texts = [text for text in call.args.values() if isinstance(text, str)]
+    hosts = (_host_with_port(url) for text in texts for url in _find_urls(text))
+    return tuple(dict.fromkeys((host or "").partition(":")[0].lower() for host in hosts))
+
+
 def _find_urls(text: str) -> list[str]:
     """Return the URLs in a text, from `http` to the next blank."""
     return [w[w.lower().index("http") :] for w in text.split() if any(u in w.lower() for u in _URLS)]

@@ -2,12 +2,12 @@
 
 import json
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from enum import IntEnum
 from functools import lru_cache
 from pathlib import PurePath
-from typing import cast
+from typing import NamedTuple, cast
 
 from pydantic import JsonValue
 
@@ -240,17 +240,34 @@ def _to_canonical_json(value: JsonValue) -> str:
     return json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
 
 
-def is_rule_matching_non_shell_call(rule: Rule, args: Mapping[str, JsonValue], target: str | None) -> bool:
-    """Return whether a call other than a shell line matches a rule's conditions. `target`: the file or host, if
-    known."""
+class CallTarget(NamedTuple):
+    """What a call other than a shell line is about, as far as rules ask."""
+
+    name: str | None = None
+    """The file, as tools name it, or the host, with its port; None: unknown."""
+    paths: tuple[str, ...] = ()
+    """Its file as written and where that leads; empty: unknown."""
+    hosts: tuple[str, ...] = ()
+    """Of every address in it, without ports."""
+
+
+UNKNOWN_TARGET = CallTarget()
+
+
+def is_rule_matching_non_shell_call(rule: Rule, args: Mapping[str, JsonValue], target: CallTarget) -> bool:
+    """Return whether a call other than a shell line matches a rule's conditions."""
     if (
         rule.command_prefixes
         or rule.granted_commands
         or not (rule.command_pattern is rule.granted_line is None)
     ):
         return False
+    if rule.path_pattern is not None:
+        return _meets_all_or_any(rule, rule.path_pattern.matches_path, target.paths)
+    if rule.host_pattern is not None:
+        return _meets_all_or_any(rule, rule.host_pattern.has_match_at_start, target.hosts)
     if rule.target is not None:
-        return rule.target == target
+        return rule.target == target.name
     return rule.args_pattern is None or (
         bool(args) and rule.args_pattern.is_found_in(to_searchable_json(args))
     )
@@ -267,6 +284,11 @@ def spellings_of_arguments(
             with suppress(PathRefused):  # which the tool reports
                 spelled[name] = format_file_name(workspace.find_existing_spelling(value))
     return (args,) if spelled == args else (args, spelled)
+
+
+def _meets_all_or_any(rule: Rule, is_met: Callable[[str], bool], found: Sequence[str]) -> bool:
+    """Return whether all meet the condition of a rule that allows, or any that of one that restricts."""
+    return bool(found) and (all(map(is_met, found)) if rule.decision == "allow" else any(map(is_met, found)))
 
 
 def find_protection_of_changed_file(call: CallView, risk: Risk, workspace: Workspace) -> Protection | None:
@@ -303,7 +325,7 @@ def _iterate_keys_and_strings(value: object) -> Iterator[str]:
 
 
 def is_rule_allowing_protected_change(
-    rule: Rule, call: CallView, target: str | None, protected: Protection
+    rule: Rule, call: CallView, target: CallTarget, protected: Protection
 ) -> bool:
     """Return whether a user or admin rule allows this very change: by its path, or by a pattern that no longer
     matches once the name in the arguments is replaced."""

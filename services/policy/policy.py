@@ -23,6 +23,8 @@ from interlock.services.policy.grant_coverage import describe_args_allowed_by_pr
 from interlock.services.policy.grants import (
     LOOSER,
     Table,
+    call_hosts,
+    call_paths,
     call_target,
     describe_saved_scope,
     is_covered_by_session_rule,
@@ -31,6 +33,7 @@ from interlock.services.policy.grants import (
     to_shell_grant,
 )
 from interlock.services.policy.matching import (
+    CallTarget,
     find_protection_of_changed_file,
     is_rule_allowing_protected_change,
     is_rule_matching_non_shell_call,
@@ -333,8 +336,7 @@ class RulePolicy:
             own = [r for r in session if canonical_tool_name(r.tool) == canonical_tool_name(call.name)]
             outcome, parts = decide_shell_line(call, line, rules, mode, own, self._workspace)
             return PolicyDecision(call, risk, told, rules, outcome, line, parts)
-        has_targets = any(r.target is not None for r in rules)
-        about = call_target(call, risk, self._workspace) if has_targets else None
+        about = self._find_target(call, risk, rules)
         ways = spellings_of_arguments(args_for_rules(call), self._workspace)
 
         def is_matching(rule: Rule) -> bool:
@@ -359,6 +361,15 @@ class RulePolicy:
             if lifted and (lifted.path or not protected):
                 outcome = Ruling("allow", "session", session=lifted)
         return PolicyDecision(call, risk, told, rules, outcome, target=about)
+
+    def _find_target(self, call: CallView, risk: Risk, rules: Sequence[Rule]) -> CallTarget:
+        """Return what the call is about, as far as one of the rules asks."""
+        workspace = self._workspace
+        return CallTarget(
+            call_target(call, risk, workspace) if any(r.target is not None for r in rules) else None,
+            call_paths(call, workspace) if any(r.path_pattern is not None for r in rules) else (),
+            call_hosts(call) if any(r.host_pattern is not None for r in rules) else (),
+        )
 
     def _find_covering_session_rule(
         self, call: CallView, risk: Risk, mode: str, session: Sequence[SessionRule]

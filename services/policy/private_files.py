@@ -90,7 +90,7 @@ def _possible_shown_paths(program: str, words: Sequence[Word], reading: LineRead
     for word in words:
         if any(word is one for one in left_out) or word.text.startswith(_ONLY_LOADS):
             continue
-        for text in (word.text,) if word.literal else dict.fromkeys(_possible_word_values(word, reading)):
+        for text in (word.text,) if word.literal else dict.fromkeys(possible_word_values(word, reading)):
             yield from (part.lstrip("@") for part in (text, *_PARTS.split(text)[1:]))
 
 
@@ -108,7 +108,7 @@ def _private_names_in_word(word: Word) -> Iterator[str]:
             yield ".env"
 
 
-def _possible_word_values(word: Word, reading: LineReading) -> Iterator[str]:
+def possible_word_values(word: Word, reading: LineReading) -> Iterator[str]:
     """Yield what a word that isn't known may stand for."""
     yield from (
         *reading.expand_pattern_word(word),

@@ -8,6 +8,7 @@ from typing import Any, cast
 
 from pydantic import JsonValue
 
+from interlock.services.files.path_patterns import PathPattern
 from interlock.state.calls import ApprovalMode, CallView, Decision, Risk
 from interlock.state.names import mcp_tool_prefix
 from interlock.state.subagent import INVESTIGATOR
@@ -160,6 +161,10 @@ class Rule:
     deny_message: str | None = None
     target: str | None = None
     """The file, as tools name it, or the host that a call must be about."""
+    path_pattern: PathPattern | None = None
+    """Matches every path of a call that it allows, or one of a call that it restricts."""
+    host_pattern: Pattern | None = None
+    """Likewise for the hosts of a call."""
     workspace: str | None = None
     """Real path of the only workspace it applies to."""
     annotations: Mapping[str, JsonValue] = field(default_factory=dict[str, JsonValue])
@@ -168,6 +173,8 @@ class Rule:
     """Fingerprint of the only program or address that `server` may stand for."""
     subagent: str | None = None
     interactive: bool | None = None
+    lifts_no_standing_question: bool = False
+    """It comes from another program's file of a repository: what asks in every mode asks whatever it allows."""
     load_problem: str | None = None
     """Set if it replaces an unusable rule: the problem."""
     lowers_to_ask: bool = False
@@ -187,6 +194,7 @@ class Rule:
             self.only_plain_reading
             or bool(self.command_prefixes or self.granted_commands)
             or not (self.command_pattern is self.args_pattern is self.target is self.granted_line is None)
+            or not (self.path_pattern is self.host_pattern is None)
         )
 
 

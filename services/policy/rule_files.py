@@ -9,6 +9,7 @@ import shlex
 import stat
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import pairwise
@@ -18,7 +19,14 @@ from typing import Annotated, Any, Literal, NamedTuple, cast
 from pydantic import BaseModel, BeforeValidator, Field, JsonValue, ValidationError, model_validator
 
 from interlock.services.config.settings import FOLDERS, project_settings_paths
-from interlock.services.files.stamps import real_path, record_read
+from interlock.services.files.claude_denials import CLAUDE_SETTINGS
+from interlock.services.files.stamps import path_exists, real_path, record_read
+from interlock.services.policy.claude_permissions import (
+    extract_permissions,
+    is_claude_settings,
+    iterate_rules,
+    read_permissions,
+)
 from interlock.services.policy.rule import (
     ADMIN,
     EXTENSION,
@@ -312,13 +320,14 @@ def list_rule_files(places: RulePlaces) -> list[tuple[Path, int]]:
         (USER, (places.home / name / _RULES for name in FOLDERS)),
         (ADMIN, places.admin),
     )
+    theirs = [(file, WORKSPACE) for file in list_claude_settings(places.root, places.home) if places.trusted]
     found = [
         (file, tier)
         for tier, folders in tiers
         for f in folders
         for file in _list_entries_or_folder(f, _SUFFIX)
     ]
-    return [*found, *((file, USER) for file in places.named)]
+    return [*theirs, *found, *((file, USER) for file in places.named)]
 
 
 def list_workspace_rule_files(root: Path, home: Path) -> list[Path]:
@@ -328,6 +337,18 @@ def list_workspace_rule_files(root: Path, home: Path) -> list[Path]:
         for folder in project_settings_paths(root, home, _RULES)
         for file in _list_entries_or_folder(folder, _SUFFIX)
     ]
+
+
+def list_claude_settings(root: Path, home: Path) -> list[Path]:
+    """Return Claude Code's settings files of a workspace that hold permissions or can't be read, not the user's."""
+    found: list[Path] = []
+    for path in (root / name for name in CLAUDE_SETTINGS):
+        if path_exists(path) and real_path(path) != real_path(home / path.relative_to(root)):
+            with suppress(ValueError):  # reading it as rules reports why
+                if extract_permissions(read_rule_file(path, WORKSPACE)) is None:
+                    continue
+            found.append(path)
+    return found
 
 
 def user_rule_folder(home: Path) -> Path:
@@ -485,8 +506,11 @@ def read_rule_files(files: Sequence[tuple[Path, int]]) -> list[RuleText]:
     found: list[RuleText] = []
     for path, tier in files:
         try:
-            found.append(RuleText(str(path), tier, read_rule_file(path, tier)))
-        except RuleTextError as error:
+            text = read_rule_file(path, tier)
+            # The rest holds what no run keeps, such as keys.
+            text = (extract_permissions(text) or "") if is_claude_settings(str(path)) else text
+            found.append(RuleText(str(path), tier, text))
+        except ValueError as error:
             found.append(RuleText(str(path), tier, None, str(error)))
     return found
 
@@ -521,6 +545,8 @@ def _parse_rule_file(file: RuleText) -> tuple[list[Rule], list[RuleProblem]]:
     if file.text is None:
         problem = RuleProblem(f"{file.path}:1", file.error, "everything of its tier and below asks")
         return [build_fallback_ask_rule(problem.source, file.tier, ("*",), problem.text)], [problem]
+    if is_claude_settings(file.path):
+        return _parse_claude_settings(file.text, file.path)
     rules: list[Rule] = []
     problems: list[RuleProblem] = []
     for chunk in _parse_tables_with_lines(file.text):
@@ -542,6 +568,20 @@ def _parse_rule_file(file: RuleText) -> tuple[list[Rule], list[RuleProblem]]:
     why = "an extension may neither allow nor name yolo"
     problems += [RuleProblem(r.source, why, "left out") for r in left_out]
     return [r for r in usable if r not in left_out], problems
+
+
+def _parse_claude_settings(text: str, path: str) -> tuple[list[Rule], list[RuleProblem]]:
+    try:
+        permissions = read_permissions(text, path)
+    except ValueError as error:
+        problem = RuleProblem(path, str(error), "everything of its tier and below asks")
+        return [build_fallback_ask_rule(path, WORKSPACE, ("*",), problem.text)], [problem]
+    problems = [
+        RuleProblem(entry.rule.source, entry.why, f"{', '.join(entry.rule.tools)} asks instead")
+        for entry in permissions.entries
+        if entry.fate == "asks" and entry.rule is not None
+    ]
+    return [*iterate_rules(permissions)], problems
 
 
 def _table_to_rule_or_checker(chunk: _ParsedTable, source: str, tier: int) -> Rule:
@@ -580,5 +620,6 @@ def find_rule_conflicts(rules: Sequence[Rule]) -> list[RuleProblem]:
 
 def _comparable_conditions(rule: Rule) -> object:
     patterns = tuple(p.text if p else None for p in (rule.command_pattern, rule.args_pattern))
+    patterns += (rule.path_pattern, rule.host_pattern.text if rule.host_pattern else None)
     scope = (rule.server, rule.subagent, rule.interactive, repr(sorted(rule.annotations.items())))
     return (rule.rank, frozenset(rule.tools), rule.modes, frozenset(rule.command_prefixes), patterns, scope)

@@ -8,6 +8,7 @@ from pydantic import BaseModel, JsonValue, ValidationError
 
 from interlock.services.policy.decision import rule_display_name
 from interlock.services.policy.matching import (
+    UNKNOWN_TARGET,
     Match,
     is_path_argument_name,
     is_rule_matching_non_shell_call,
@@ -175,7 +176,7 @@ class SafetyCheckers:
 def _is_checker_applicable(rule: Rule, call: CallView, line: ShellLine | None) -> bool:
     """Return whether a checker applies; if in doubt it does, as it can only make a decision stricter."""
     if line is None:
-        return is_rule_matching_non_shell_call(rule, call.args, None)
+        return is_rule_matching_non_shell_call(rule, call.args, UNKNOWN_TARGET)
     if not rule.has_conditions or line.opaque is not None:
         return True
     commands = (*line.commands, *line.commands_needing_rule, ShellCommand(line.text, ()))

@@ -1,5 +1,6 @@
 """shell_decision: applies the rules to a shell line: each simple command by itself; the strictest decision wins."""
 
+import os
 import posixpath
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,6 +11,7 @@ from typing import NamedTuple
 
 from pydantic import JsonValue
 
+from interlock.services.files.path_patterns import PathPattern
 from interlock.services.policy.changed_files import (
     describe_trusted_change_in_unparsed_line,
     describe_trusted_file_change,
@@ -40,6 +42,7 @@ from interlock.services.policy.plain_reading import LineReading, is_program_from
 from interlock.services.policy.private_files import (
     describe_private_name_in_unparsed_line,
     describe_shown_private_file,
+    possible_word_values,
 )
 from interlock.services.policy.programs import (
     describe_program_copying,
@@ -120,6 +123,7 @@ def decide_shell_line(
         if (outcome := check.find_restricting_ruling(command)) is not None:
             parts.append(PartRuling(command, outcome))
     parts += check.rulings_on_program_copying()
+    parts += check.rulings_on_denied_redirections()
     worst = max((p.ruling for p in parts), key=lambda o: STRICTNESS[o.decision])
     return (check.lower_for_whole_line(worst, parts) if worst.decision == "allow" else worst), parts
 
@@ -211,11 +215,17 @@ class _LineDecider:
         here = only_reads or (whole and self.reading.begins_in_root and self.reading.folders)
         if away is not None and not here and not self._is_allowed_in_other_folder(command, outcome):
             return outcome.lower_to_ask("elsewhere", away)
-        return outcome
+        return outcome if only_reads else self._lower_if_repository_allows_showing_private(command, outcome)
+
+    def _lower_if_repository_allows_showing_private(self, command: ShellCommand, outcome: Ruling) -> Ruling:
+        """Return an allow of a repository's file lowered to an ask for what shows a private file."""
+        if outcome.rule is None or not outcome.rule.lifts_no_standing_question:
+            return outcome
+        return self._lower_if_showing_private_file(command, self._lower_if_reading_private_input(outcome))
 
     def _lower_if_changing_trusted_file(self, command: ShellCommand, outcome: Ruling) -> Ruling:
         """Return the mode's allow lowered to an ask for what changes a file that the program trusts."""
-        if outcome.rule is None or outcome.rule.tier != SHIPPED:
+        if not _has_standing_questions(outcome):
             return outcome
         patched = describe_patched_trusted_file(command, self.reading)
         clause = describe_trusted_file_change(command, self.reading) or (
@@ -225,7 +235,7 @@ class _LineDecider:
 
     def _lower_if_showing_private_file(self, command: ShellCommand, outcome: Ruling) -> Ruling:
         """Return the mode's allow lowered to an ask for what shows a private file, unless somebody granted this."""
-        if outcome.decision != "allow" or outcome.rule is None or outcome.rule.tier != SHIPPED:
+        if outcome.decision != "allow" or not _has_standing_questions(outcome):
             return outcome
         clause = describe_shown_private_file(command, self.reading)
         granted = clause and (
@@ -273,6 +283,8 @@ class _LineDecider:
                     return lowered or Ruling("allow", "rule", rule)
                 continue
             match = match_restricting_rule(rule, command, self.call.args)
+            if rule.path_pattern is not None and self._may_name_path(rule.path_pattern, command, rule):
+                match = Match.MAYBE
             if match is Match.NO and hides.can_include_restricted_command(rule, command, self.call.args):
                 match = Match.MAYBE
             if match is Match.YES and not rule.lowers_to_ask:
@@ -281,6 +293,35 @@ class _LineDecider:
             if match is not Match.NO:
                 lowered = lowered or Ruling("ask", "rule" if match is Match.YES else "hidden", rule)
         return lowered or Ruling("ask", "none")
+
+    def _may_name_path(self, pattern: PathPattern, command: ShellCommand, rule: Rule) -> bool:
+        """Return whether a command may change, or for a rule about reading may show, a file that a pattern matches."""
+        if "write_file" in rule.tools and is_safe_for_trusted_files(command.argv):
+            return False
+        root = self.reading.workspace.root
+        named = (
+            text
+            for word in command.words[1:]
+            for text in ((word.text,) if word.literal else possible_word_values(word, self.reading))
+        )
+        paths = (
+            os.path.normpath(root / base / path)
+            for text in named
+            for path in _possible_paths_in_argument(text)
+            for base in self.reading.folders_or_root
+        )
+        return any(pattern.matches_path(one) for path in paths for one in (path, os.path.realpath(path)))
+
+    def rulings_on_denied_redirections(self) -> Iterator[PartRuling]:
+        """Yield a question for each rule about files that a redirection may write to."""
+        targets = [
+            r.target for r in self.reading.line.redirects if r.kind == "write" and r.target is not None
+        ]
+        for rule in self.rules:
+            if targets and rule.path_pattern is not None and rule.decision != "allow":
+                written = ShellCommand(self.reading.line.text, (literal_word("tee"), *targets))
+                if self._may_name_path(rule.path_pattern, written, rule):
+                    yield PartRuling(written, Ruling("ask", "hidden", rule))
 
     def _is_allowed_by_rule(self, rule: Rule, command: ShellCommand) -> bool:
         if _is_saved_grant_rule(rule):
@@ -366,6 +407,12 @@ class _LineDecider:
         wrappers = (c.words[0].text for c in self.reading.line.commands if c.needs_no_rule and c.words)
         own = next((w for w in wrappers if is_program_from_project(w, self.reading)), None)
         return own and f"the project supplies {own!r} itself"
+
+
+def _has_standing_questions(outcome: Ruling) -> bool:
+    """Return whether the rule that allows, a mode's or a repository's, leaves what asks in every mode to a person."""
+    rule = outcome.rule
+    return rule is not None and (rule.tier == SHIPPED or rule.lifts_no_standing_question)
 
 
 def _is_saved_grant_rule(rule: Rule) -> bool:

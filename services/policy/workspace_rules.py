@@ -11,6 +11,7 @@ from difflib import get_close_matches
 from types import MappingProxyType
 from typing import get_args
 
+from interlock.services.policy.claude_permissions import is_claude_rule
 from interlock.services.policy.rule import (
     ANYBODY,
     SHIPPED,
@@ -101,7 +102,8 @@ class WorkspaceRules:
         exist in another folder."""
         tools = {*TOOLS, *ALIASES, *ELSEWHERE, *agents, "*"}
         for rule in (*self.deciding.rules, *self.checking.rules):
-            if rule.tier == SHIPPED or rule.load_problem is not None:
+            # Claude Code's settings may be about what isn't here.
+            if rule.tier == SHIPPED or rule.load_problem is not None or is_claude_rule(rule):
                 continue
             if why := _unknown_name_problem(rule, tools, agents, servers) or _unmatchable_condition_problem(
                 rule

@@ -32,6 +32,9 @@ HERE = b".\n"
 """As `commondir`: this directory itself. Without this file, a new one could point git at another configuration."""
 _ELSEWHERE = re.compile(r"^\s*(?:bare\s*=\s*true|worktree\s*=)", re.MULTILINE | re.IGNORECASE)
 """Settings that git ignores once there is a `commondir`."""
+ALTERNATES = Path("objects", "info", "alternates")
+"""Where git looks for objects besides its own, in a git directory."""
+_BORROWS_NONE = b"# no objects are borrowed\n"
 _NOTHING = b"# nothing is included\n"
 _WORKTREE_CONFIG = re.compile(r"\bworktreeconfig\b", re.IGNORECASE)
 """With this extension git also reads `config.worktree`."""
@@ -122,6 +125,8 @@ def survey_and_protect_roots(
         _survey_and_protect_folders(root, found, protected.make_protection_kind_lookup(), configs)
         if not os.path.lexists(root / _DOTENV):
             found.protect_or_forbid_creation(root / _DOTENV)
+        if not os.path.lexists(root / ".git"):
+            found.protect_or_forbid_creation(root / ".git" / ALTERNATES)
         if (root / ".git").is_file():
             _protect_linked_worktree(root / ".git", found, configs)
     _protect_link_targets(found, protected)
@@ -225,6 +230,8 @@ def _protect_git_directory(
             survey.protect_path(git / name)
     survey.protect_or_hold_placeholder(git / "hooks")
     survey.protect_or_hold_placeholder(git / "commondir", HERE)
+    if (git / "objects").is_dir():  # what it names is shown to commands (`list_borrowed_object_folders`)
+        survey.protect_or_hold_placeholder(git / ALTERNATES, _BORROWS_NONE)
     if _WORKTREE_CONFIG.search(text):
         survey.protect_or_hold_placeholder(git / "config.worktree", _NOTHING)
     if not os.path.lexists(git / "modules"):

@@ -14,6 +14,8 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
+from interlock.services.files.disk import read_file
+from interlock.services.files.linked_worktree import read_linked_worktree
 from interlock.services.files.protected import ProtectedPaths
 from interlock.services.sandbox.mounts import ATTEMPTS, Gate, Mounts, WorkspaceChangedError, open_gate
 from interlock.services.sandbox.protected_mounts import hold_placeholders, survey_and_protect_roots
@@ -164,10 +166,12 @@ def open_sandbox(
     env: Mapping[str, str],
     protected: ProtectedPaths | None = None,
     other_run_folders: Sequence[Path] = (),
+    is_trusted: bool = False,
 ) -> Sandbox | None:
-    """Return None if not configured. `other_run_folders`: folders with files of other runs; only the roots are seen of
-    them.
+    """Return None if not configured.
 
+    `other_run_folders`: folders with files of other runs; only the roots are seen of them. `is_trusted`: objects that
+    the repositories of the roots borrow from other folders are shown, read-only; a repository could name any folder.
     Raises `SandboxError` if it can't work here, `ConfigError` for a bad path.
     """
     if not settings.sandbox:
@@ -177,12 +181,15 @@ def open_sandbox(
             f"Unknown sandbox {settings.sandbox!r}; expected 'bwrap' (or true): name it, {_WITHOUT}."
         )
     writable, readable = _parse_sandbox_paths(settings.sandbox_paths, home)
+    state = Path(os.path.realpath(state))
+    borrowed = [folder for root in roots for folder in list_borrowed_object_folders(root)]
+    readable += [folder for folder in borrowed if is_trusted and not folder.is_relative_to(state)]
     return _require_working_sandbox(
         Sandbox(
             program=_require_bubblewrap(env, roots),
             roots=roots,
             homes=[*_require_homes_outside_roots(roots, home, env), *other_run_folders],
-            state=Path(os.path.realpath(state)),
+            state=state,
             env=env,
             network=settings.sandbox_network,
             writable=writable,
@@ -190,6 +197,35 @@ def open_sandbox(
             protected=protected or ProtectedPaths(),
         )
     )
+
+
+_DEEPEST_ALTERNATES = 5
+"""git's own limit on repositories that borrow from ones that borrow."""
+
+
+def list_borrowed_object_folders(root: Path) -> list[Path]:
+    """Return the folders outside of `root` from which its git repository borrows objects, as by `git clone --shared`.
+
+    The sandbox keeps commands from changing the list, which is read once for all commands of a drive.
+    """
+    linked = read_linked_worktree(root)
+    pending = [((linked.common if linked else root / ".git") / "objects", 0)]
+    found: list[Path] = []
+    while pending:
+        objects, depth = pending.pop()
+        try:
+            lines = read_file(objects / "info" / "alternates").decode("utf-8", "surrogateescape").split("\n")
+        except OSError:
+            continue
+        for line in lines if depth < _DEEPEST_ALTERNATES else ():
+            path = Path(os.path.realpath(objects / line))
+            is_store = (
+                line and not line.startswith("#") and path.name == "objects" and (path / "info").is_dir()
+            )
+            if is_store and path not in found and not path.is_relative_to(root):
+                found.append(path)
+                pending.append((path, depth + 1))
+    return found
 
 
 _NAMES = ("AGENTS.md", "GEMINI.md", ".gitattributes")

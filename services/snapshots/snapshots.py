@@ -431,6 +431,7 @@ class ShadowRepository:
             try:
                 git = subprocess.Popen(
                     command,
+                    cwd="/",  # this process's own may be deleted
                     stdin=stdin,
                     stdout=subprocess.PIPE,
                     stderr=errors,

@@ -182,7 +182,7 @@ def test_a_resumed_run_names_what_runs_though_an_earlier_process_told_it(run: Ru
 
 
 def test_bytes_of_a_prompt_that_are_not_utf_8_are_replaced(run: Run, tmp_path: Path) -> None:
-    put(tmp_path / "script.yaml", [{"text": "Done.", "expect": "caf\ufffd au lait"}])
+    put(tmp_path / "script.yaml", [{"text": "Done.", "expect": r"caf\\xe9 au lait"}])
     done = run(*_model(tmp_path), "-p", os.fsdecode(b"caf\xe9 au lait"))
     assert (done.code, done.out) == (0, "Done.\n")
 
@@ -196,7 +196,7 @@ def test_what_is_named_in_bytes_that_are_not_utf_8_is_not_there(run: Run, tmp_pa
     refused = run(*_model(tmp_path), "-C", str(tmp_path / named), "-p", "x")
     assert (refused.code, "its path isn't UTF-8" in refused.err) == (2, True), refused
     run("memory", "add", named)
-    assert "- caf\ufffd" in Path("GEMINI.md").read_text()
+    assert "- caf\\xe9" in Path("GEMINI.md").read_text()
 
 
 @pytest.mark.sqlite
@@ -369,3 +369,30 @@ def test_continue_means_the_conversation_and_not_a_search_made_since(run: Run, t
     assert run("run", "edit", "--input", json.dumps(edit)).code == 75
     assert run("-c").code == 75  # without a prompt, what waits counts, too
     assert run("-c", "-p", "go on", *model).out == "Three.\n"
+
+
+@pytest.mark.parametrize("anew", [False, True])
+def test_a_start_in_a_deleted_folder_says_so(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, anew: bool
+) -> None:
+    gone, model = tmp_path / "gone", _model(tmp_path)
+    put(tmp_path / "script.yaml", [{"text": "Done."}])
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    monkeypatch.setenv("PWD", str(gone))
+    gone.rmdir()
+    if anew:
+        gone.mkdir()
+    hint = f"was deleted and made anew. Enter it again: cd {gone}" if anew else "was deleted. Enter one that"
+    try:
+        assert run(*model, "-C", str(tmp_path / "work"), "-p", "x").code == 0
+        for command in (
+            (*model, "-p", "x"),
+            ("doctor",),
+            ("show", "latest"),
+            (*model, "-C", "..", "-p", "x"),
+        ):
+            done = run(*command)
+            assert (done.code, hint in done.err) == (2, True), (command, done)
+    finally:
+        monkeypatch.chdir(tmp_path)

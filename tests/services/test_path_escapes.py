@@ -195,14 +195,10 @@ def test_another_name_of_a_file_that_is_private_or_hidden_by_the_user_is_closed_
         assert files or policy.check(call, "execute", "default").decision == "ask", line
 
 
-@pytest.mark.parametrize("by", ["a link", "another"])
-def test_a_workspace_that_was_replaced_is_not_touched(desk: Desk, by: str) -> None:
+def test_a_link_in_place_of_the_workspace_is_not_followed(desk: Desk) -> None:
     (desk.root / "secret.txt").write_text("ours")
     desk.root.rename(desk.root.with_name("moved"))
-    if by == "a link":
-        desk.root.symlink_to(desk.outside)
-    else:
-        put(desk.root / "secret.txt", SECRET)
+    desk.root.symlink_to(desk.outside)
     here = sorted(desk.root.iterdir())
     told = attempts(desk, "secret.txt")
     assert not any(SECRET in text for text in told.values())
@@ -210,6 +206,35 @@ def test_a_workspace_that_was_replaced_is_not_touched(desk: Desk, by: str) -> No
     assert sorted(desk.root.iterdir()) == here
     assert sorted(p.name for p in desk.root.with_name("moved").iterdir()) == ["secret.txt", "src"]
     assert desk.snapshot() == desk.before
+
+
+def test_a_link_in_place_of_a_folder_above_the_workspace_is_not_followed(tmp_path: Path) -> None:
+    desk = Desk(tmp_path.resolve() / "above")
+    put(tmp_path / "else" / "work" / "secret.txt", SECRET)
+    (tmp_path / "above").rename(tmp_path / "kept")
+    (tmp_path / "above").symlink_to("else")
+    attempts(desk, "secret.txt")
+    assert [p.name for p in desk.root.iterdir()] == ["secret.txt"]
+
+
+def test_a_workspace_that_a_command_makes_anew_is_used_and_the_model_hears_of_it(desk: Desk) -> None:
+    (desk.root / "old.txt").write_text("old")
+    again = (
+        f"cd .. && rm -rf {desk.root.name} && mkdir {desk.root.name} && echo new > {desk.root.name}/new.txt"
+    )
+    assert "was removed and made anew" in desk.call("run_shell_command", command=again).content
+    assert desk.call("run_shell_command", command="ls").content == "Output:\nnew.txt"
+    assert desk.call("read_file", file_path="new.txt").content == "new"
+    assert desk.call("write_file", file_path="more.txt", content="").error is None
+    gone = desk.call("run_shell_command", command=f"rm -r ../{desk.root.name}").content
+    assert f"folder '{desk.root}' is gone" in gone
+    for tool, args in (
+        ("run_shell_command", {"command": "ls"}),
+        ("write_file", {"file_path": "a", "content": ""}),
+    ):
+        answered = desk.call(tool, **args)
+        assert answered.status == "error" and "was deleted or moved away" in answered.content, answered
+    assert not desk.root.exists()
 
 
 def test_a_workspace_given_by_a_link_stays_what_the_link_led_to(tmp_path: Path) -> None:

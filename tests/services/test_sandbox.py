@@ -358,6 +358,40 @@ def test_a_linked_worktree_can_commit_and_its_repository_gives_no_rights(
     assert place.git("log", "--format=%s", "-1") == "two\n"
 
 
+@pytest.mark.parametrize("linked", [False, True])
+def test_git_finds_borrowed_objects_in_a_trusted_folder_and_no_command_can_name_others(
+    place: Place, tmp_path: Path, linked: bool
+) -> None:
+    for name in ("lender", "secret"):
+        place.git("init", "-q", "-b", "main", str(tmp_path / name))
+        place.git("commit", "-q", "--allow-empty", "-m", name, cwd=tmp_path / name)
+    place.work.rmdir()
+    clone = tmp_path / "clone" if linked else place.work
+    place.git("clone", "-q", "--shared", str(tmp_path / "lender"), str(clone), cwd=tmp_path)
+    if linked:
+        place.git("worktree", "add", "-q", "-b", "side", str(place.work), cwd=clone)
+    identity = {f"GIT_{who}_{what}": "x" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
+    commits = "echo one > a && git add a && git commit -qm two && git log --format=%s"
+    assert place.sh(commits, env=identity).exit_code != 0, "nobody trusts the folder"
+    ended = place.sh(commits, env=identity, is_trusted=True)
+    assert (ended.exit_code, ended.output) == (0, "two\nlender\n")
+    (clone / ".git/objects/info/alternates").rename(tmp_path / "kept")
+    names = f"a=$(git rev-parse --git-common-dir)/objects/info/alternates; echo {tmp_path}/secret/.git/objects > $a"
+    for command in (names, f"rm -rf $(git rev-parse --git-common-dir)/objects/info; {names}", "true"):
+        place.sh(command, is_trusted=True)
+        assert not (clone / ".git/objects/info/alternates").exists()
+    assert place.sh(f"ls {tmp_path}/secret", is_trusted=True).exit_code == 2
+
+
+def test_a_new_repository_borrows_no_objects(place: Place, tmp_path: Path) -> None:
+    place.git("init", "-q", str(tmp_path / "secret"))
+    place.sh(
+        f"git init -q; echo {tmp_path}/secret/.git/objects > .git/objects/info/alternates", is_trusted=True
+    )
+    assert not (place.work / ".git/objects/info/alternates").exists()
+    assert place.sh(f"ls {tmp_path}/secret", is_trusted=True).exit_code == 2
+
+
 def test_a_git_file_alone_opens_no_folder(place: Place, tmp_path: Path) -> None:
     theirs = tmp_path / "theirs/.git/worktrees/w"
     tree(theirs, {"commondir": "../..", "gitdir": str(tmp_path / "another/.git"), "../../objects/": ""})

@@ -10,17 +10,19 @@ import fnmatch
 import os
 import re
 import shutil
+import unicodedata
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.metadata import PackageNotFoundError, distribution
 from io import BufferedReader
-from itertools import groupby
+from itertools import groupby, product
 from pathlib import Path
 from typing import NamedTuple
 
 from interlock.state.calls import ToolError
 from interlock.state.deps import StopFlag, run_in_thread
+from interlock.state.file_names import parse_file_name
 from interlock.state.tooling import ProcessEnd, ToolContext
 from interlock.state.workspace import PathRefused, Workspace
 from interlock.tools.file_content import decode_text_file
@@ -123,7 +125,7 @@ def _add_files_and_cap(program: str, argv: list[str], search: Search) -> list[st
     if search.all_files:
         argv.append("--no-ignore-vcs")
     argv += [f"--ignore-file={path}" for path in search.ignore_files]
-    globs = [search.include, *_PRIVATE] if search.include else [*_PRIVATE]
+    globs = [*(_ripgrep_globs(search.include) if search.include else ()), *_PRIVATE]
     if not search.all_files and not search.is_in_node_modules:
         globs.append("!node_modules")
     argv += [f"--iglob={glob}" for glob in globs]
@@ -137,6 +139,18 @@ def _add_files_and_cap(program: str, argv: list[str], search: Search) -> list[st
         "--",
         *map(str, search.paths),
     ]
+
+
+def _ripgrep_globs(include: str) -> list[str]:
+    """Return the globs of which a file must match one; what only a set of letters finds is left out afterwards."""
+    ways = [glob for glob in _readings(include) if not _has_reversed_range(glob)]
+    return [*dict.fromkeys(unicodedata.normalize(form, glob) for glob in ways for form in ("NFC", "NFD"))]
+
+
+def _has_reversed_range(glob: str) -> bool:
+    """Return whether ripgrep refuses a glob for a set such as `[id-a]`."""
+    sets = re.findall(r"\[([^\]]+)\]", glob)
+    return any(low > high for letters in sets for low, high in re.findall("(.)-(.)", letters))
 
 
 def matching_line_numbers_argv(program: str, search: Search, pattern: str) -> list[str]:
@@ -230,7 +244,7 @@ class Grep:
         if not paths:
             return [], set()
         texts = await run_in_thread(self._read_other_texts, paths, search)
-        self.unread_files = texts.skipped
+        self.unread_files = max(self.unread_files, texts.skipped)  # a search is repeated for context
         stdin = replace(search, paths=(Path("-"),), most_per_file=0)
         ended = await self._run_ripgrep(capped_ripgrep_argv(self._program, stdin), search, texts.stream)
         rows = await asyncio.to_thread(lambda: list(parse_ripgrep_lines(ended.output)))
@@ -390,16 +404,62 @@ _BRACES = re.compile(r"\{([^{}]*,[^{}]*)\}")
 
 
 def compile_glob(pattern: str, *, case_sensitive: bool = False) -> Callable[[str], bool]:
-    """Return a test for relative posix paths. `**`: any directories; `{a,b}`: either; `*` includes dotfiles."""
-    alternatives = [_compile_segments(one, case_sensitive) for one in expand_braces(pattern)]
-    lasts = [segments[-1] if segments else None for segments in alternatives]
+    """Return a test for relative posix paths. `**`: any directories; `{a,b}`: either; `*` includes dotfiles; `[id]`:
+    this very name, or one of these letters."""
+    tests = [
+        _compile_alternative(one, case_sensitive)
+        for part in expand_braces(pattern)
+        for one in _readings(part)
+    ]
+    return tests[0] if len(tests) == 1 else lambda path: any(test(path) for test in tests)
+
+
+def select_paths_by_glob(pattern: str, paths: Sequence[str], *, case_sensitive: bool = False) -> list[str]:
+    """Return the relative paths that a pattern means. Brackets stand for a set of letters only where no name has
+    them: `app/[id]/*.tsx` means what is in the folder `[id]`, if there is one."""
+    found: set[str] = set()
+    for part in expand_braces(pattern):
+        for one in _readings(part):
+            test = _compile_alternative(one, case_sensitive)
+            if meant := [path for path in paths if test(path)]:
+                found.update(meant)
+                break
+    return [path for path in paths if path in found]
+
+
+def literal_brackets_glob(pattern: str) -> str:
+    """Return a pattern whose brackets stand for themselves."""
+    return pattern.replace("[", "[[]")
+
+
+_BRACKETS = re.compile(r"\[[^/]+\]")
+_MOST_READINGS = 4
+"""Names with brackets in one pattern of which each may be read either way; of more, all are read alike."""
+
+
+def _readings(pattern: str) -> Iterator[str]:
+    """Yield a pattern with brackets that stand for themselves, then with sets of letters in ever more of its names."""
+    names = pattern.split("/")
+    odd = [place for place, name in enumerate(names) if _BRACKETS.search(name)]
+    sets = sorted(product((False, True), repeat=len(odd)), key=sum)
+    for chosen in sets if len(odd) <= _MOST_READINGS else (sets[0], sets[-1]):
+        reading = {place for place, is_set in zip(odd, chosen, strict=True) if is_set}
+        yield "/".join(
+            literal_brackets_glob(name) if place in odd and place not in reading else name
+            for place, name in enumerate(names)
+        )
+
+
+def _compile_alternative(pattern: str, case_sensitive: bool) -> Callable[[str], bool]:
+    segments = _compile_segments(unicodedata.normalize("NFC", parse_file_name(pattern)), case_sensitive)
+    last = segments[-1] if segments else None
 
     def matches(path: str) -> bool:
-        name = path.rpartition("/")[2]
-        if not any(last is None or last(name) for last in lasts):
+        if not path.isascii():
+            path = unicodedata.normalize("NFC", path)
+        if last is not None and not last(path.rpartition("/")[2]):
             return False
-        names = tuple(path.split("/"))
-        return any(_matches_segments(segments, names) for segments in alternatives)
+        return _matches_segments(segments, path.split("/"))
 
     return matches
 

@@ -1,0 +1,189 @@
+"""Claude Code's settings of a repository: hooks, variables and chosen servers count once it is trusted, as there."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from commands import Done, Run
+from folders import put, tree
+from scripted import call, shell, tools
+
+from interlock.services.config.claude_settings import describe_unused_variable
+
+HOOK = """
+import json, os, sys
+given = json.load(sys.stdin)
+log = os.path.join(os.environ["CLAUDE_PROJECT_DIR"], "log")
+open(log, "a").write(json.dumps([given, os.environ.get("COLOR"), os.environ.get("GIT_DIR")]) + "\\n")
+sys.stdout.write(os.environ.get("REPLY", ""))
+sys.exit(int(os.environ.get("CODE", "0")))
+"""
+COMMAND = f'{sys.executable} "$CLAUDE_PROJECT_DIR"/.claude/hooks/log.py'
+
+
+def settings(event: str, matcher: str | None = None, more: str = "", **others: Any) -> dict[str, Any]:
+    group: dict[str, Any] = {"hooks": [{"type": "command", "command": f"{more} {COMMAND}", "timeout": 60}]}
+    return {"hooks": {event: [{**group, **({"matcher": matcher} if matcher is not None else {})}]}, **others}
+
+
+def go(run: Run, folder: Path, claude: dict[str, Any], *replies: dict[str, Any]) -> tuple[Done, list[Any]]:
+    """Run the replies in a workspace with these settings; returns what the hook was given, too."""
+    tree(folder / "work", {".claude/settings.json": claude, ".claude/hooks/log.py": HOOK})
+    put(folder / "script.json", [*replies, {"text": "done"}])
+    done = run("-m", f"script:{folder / 'script.json'}", "-p", "go", "--skip-trust", "-y")
+    log = folder / "work" / "log"
+    return done, [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
+
+
+WRITE = tools(call("write_file", file_path="a.txt", content="x"))
+LIST = tools(shell("echo hi"))
+
+
+@pytest.mark.parametrize(
+    ("matcher", "seen"),
+    [
+        (None, ["Bash", "Write"]),
+        ("*", ["Bash", "Write"]),
+        ("Bash", ["Bash"]),
+        ("Edit|Write", ["Write"]),
+        ("W.*", ["Write"]),
+        ("Ba", []),
+        ("^(?!Bash)", []),
+        ("mcp__.*", []),
+    ],
+)
+def test_a_hook_matches_claude_codes_names_as_there(
+    run: Run, tmp_path: Path, matcher: str | None, seen: list[str]
+) -> None:
+    done, log = go(run, tmp_path, settings("PreToolUse", matcher), LIST, WRITE)
+    assert done.code == 0, done.err
+    assert [given["tool_name"] for given, *_ in log] == seen
+
+
+def test_a_hook_is_given_claude_codes_fields_and_variables(run: Run, tmp_path: Path) -> None:
+    env = {"COLOR": "red", "GIT_DIR": "x"}
+    _, log = go(run, tmp_path, settings("PreToolUse", "Write", env=env), WRITE)
+    ((given, color, git),) = log
+    path = str(tmp_path / "work" / "a.txt")
+    assert (given["hook_event_name"], given["tool_input"]["file_path"]) == ("PreToolUse", path)
+    assert (color, git) == ("red", None)
+
+
+def test_exit_code_2_blocks_a_call_and_of_a_result_only_tells_the_model(run: Run, tmp_path: Path) -> None:
+    block = "echo no way >&2; CODE=2"
+    done, log = go(
+        run, tmp_path, settings("PreToolUse", "Write", block), WRITE, {"expect": "no way", "text": "x"}
+    )
+    assert (done.code, len(log)) == (56, 1), done.err  # the run ends as one that was refused something
+    assert not (tmp_path / "work" / "a.txt").exists()
+    after = settings("PostToolUse", "Write", block)
+    done, _ = go(run, tmp_path, after, WRITE, {"expect": "no way", "text": "x"})
+    assert done.code == 0, done.err
+    assert (tmp_path / "work" / "a.txt").exists()
+
+
+def test_a_hook_may_change_arguments_in_claude_codes_names(run: Run, tmp_path: Path) -> None:
+    path = str(tmp_path / "work" / "b.txt")
+    reply = {"hookSpecificOutput": {"hookEventName": "PreToolUse", "permissionDecision": "allow"}}
+    reply["hookSpecificOutput"]["updatedInput"] = {"file_path": path, "content": "x"}  # type: ignore[assignment]
+    done, _ = go(run, tmp_path, settings("PreToolUse", "Write", f"REPLY='{json.dumps(reply)}'"), WRITE)
+    assert done.code == 0, done.err
+    assert (tmp_path / "work" / "b.txt").exists() and not (tmp_path / "work" / "a.txt").exists()
+
+
+def test_plain_text_of_a_prompts_hook_is_for_the_model(run: Run, tmp_path: Path) -> None:
+    claude = settings("UserPromptSubmit", None, "REPLY='be brief'")
+    done, log = go(run, tmp_path, claude, {"expect": "be brief", "text": "x"})
+    assert done.code == 0, done.err
+    assert log[0][0]["prompt"] == "go"
+
+
+def test_what_interlock_cant_do_of_hooks_is_named_and_doesnt_count(run: Run, tmp_path: Path) -> None:
+    hooks = {
+        "SubagentStop": [{"hooks": []}],
+        "PreToolUse": [
+            {
+                "hooks": [
+                    {"type": "prompt", "prompt": "x"},
+                    {"type": "command", "command": "touch x", "if": "Bash(a)"},
+                ]
+            },
+            {"matcher": "^(?!x)", "hooks": [{"type": "command", "command": "touch x"}]},
+        ],
+    }
+    tree(tmp_path / "work", {".claude/settings.json": {"hooks": hooks}})
+    shown = run("trust").out
+    for why in ("no such event", "of type 'prompt'", "doesn't know `if`", "no look-around"):
+        assert why in shown
+    assert "touch x" in shown
+    listed = run("hooks", "--skip-trust")
+    assert "touch x" not in listed.out
+
+
+def test_hooks_are_off_where_claude_codes_settings_say_so(run: Run, tmp_path: Path) -> None:
+    _, log = go(run, tmp_path, settings("PreToolUse", disableAllHooks=True), LIST)
+    assert log == []
+
+
+@pytest.mark.parametrize(
+    ("claude", "enabled"),
+    [
+        ({}, {"a", "b"}),
+        ({"enabledMcpjsonServers": ["a"]}, {"a"}),
+        ({"enabledMcpjsonServers": ["a"], "enableAllProjectMcpServers": True}, {"a", "b"}),
+        ({"disabledMcpjsonServers": ["a"]}, {"b"}),
+    ],
+)
+def test_servers_that_nobody_chose_are_disabled(
+    run: Run, tmp_path: Path, claude: dict[str, Any], enabled: set[str]
+) -> None:
+    servers = {"mcpServers": {name: {"command": "true"} for name in "ab"}}
+    tree(tmp_path / "work", {".claude/settings.json": claude, ".mcp.json": servers})
+    listed = run("mcp", "list", "--json", "--skip-trust").json["servers"]
+    assert {server["name"] for server in listed if server["status"] != "disabled"} == enabled
+
+
+OBEYED = """
+PATH LD_PRELOAD DYLD_INSERT_LIBRARIES GIT_SSH_COMMAND GIT_DIR http_proxy HTTPS_PROXY ALL_PROXY ANTHROPIC_BASE_URL
+OPENAI_BASE_URL OPENAI_API_KEY GOOGLE_GEMINI_BASE_URL MISTRAL_BASE_URL GROQ_API_BASE AZURE_OPENAI_ENDPOINT BASH_ENV ENV
+NODE_OPTIONS PYTHONPATH PYTHONSTARTUP PERL5OPT RUBYOPT JAVA_TOOL_OPTIONS PYTEST_ADDOPTS LESSOPEN PAGER EDITOR HOME SHELL
+IFS RIPGREP_CONFIG_PATH npm_config_registry PIP_INDEX_URL UV_INDEX_URL CARGO_HOME RUSTC_WRAPPER MAKEFLAGS GOFLAGS TMPDIR
+INTERLOCK_HOME GEMINI_MODEL CLAUDE_CODE_MAX_OUTPUT_TOKENS BASH_MAX_TIMEOUT_MS OTEL_EXPORTER_OTLP_ENDPOINT LC_ALL LANG
+SSL_CERT_FILE NODE_EXTRA_CA_CERTS DOCKER_HOST KUBECONFIG XDG_CONFIG_HOME ZDOTDIR SSH_ASKPASS A-B 1A
+"""
+
+
+@pytest.mark.parametrize("name", OBEYED.split())
+def test_a_repository_sets_no_variable_that_programs_obey(name: str) -> None:
+    assert describe_unused_variable(name, "x")
+
+
+@pytest.mark.parametrize("name", ["COLOR", "DATABASE_NAME", "PORT", "FEATURE_X", "TZ", "DEBUG", "CI"])
+def test_a_repository_sets_other_variables(name: str) -> None:
+    assert describe_unused_variable(name, "x") == ""
+
+
+def test_doctor_has_a_row_for_each_file_of_another_agent_used_or_not(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    permissions = {"allow": ["Bash(npm test)", "Bash"], "deny": ["Read(x)"]}
+    files = {
+        ".claude/settings.json": {"permissions": permissions},
+        ".cursor/mcp.json": {"mcpServers": {"a": {"command": "true"}}},
+        ".cursor/hooks.json": {"hooks": {}},
+        ".cursorignore": "secret",
+    }
+    work = tree(tmp_path / "work", files)
+    rows = run("doctor").out
+    assert f"{work}/.cursor/mcp.json: not used; the folder isn't trusted" in rows
+    run("trust", "--yes")
+    rows = run("doctor").out
+    for line in (
+        "/.cursor/mcp.json: 1 MCP server",
+        "/.claude/settings.json: 3 permissions; of them permission allow Bash (doesn't count: ",
+        "/.cursor/hooks.json: not used; Interlock runs hooks of .claude",
+        "/.cursorignore: hides files from tools",
+    ):
+        assert line in rows
