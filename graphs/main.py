@@ -15,17 +15,15 @@ from interlock.graphs import nested_graph_builder
 from interlock.graphs.graph import Graph
 from interlock.graphs.hook_nodes import add_answer_check, add_hooks
 from interlock.graphs.pipeline import Pipeline
+from interlock.nodes.command import expand, fill, route_after_command
 from interlock.nodes.main import (
     TURN_ENDS,
     after_agent,
     before_agent,
-    expand,
-    fill,
     finish,
     go_on,
     nudge,
     open_prompt,
-    route_after_command,
     route_after_context,
     route_after_next_speaker,
     route_after_tools,

@@ -9,9 +9,9 @@ from pathlib import PurePath
 from langgraph.runtime import Runtime
 from pydantic import BaseModel
 
+from interlock.nodes.guessed_encodings import encoding_note
 from interlock.nodes.helper_model import HelperAnswer, T, ask_json, build_question_messages, parse_json_as
 from interlock.nodes.requests import rejection_result, require_request_and_answer, write_and_emit_request
-from interlock.nodes.tools_approval import encoding_note
 from interlock.nodes.tools_results import (
     CALL,
     load_earlier_calls,

@@ -42,6 +42,7 @@ _FRESH: TaskState = {
     "refused": {},
     "hook_stage": "",
     "fed_back": False,
+    "skill_denies": "",
 }
 _SCROLLS = ("scroll_down", "scroll_up")
 """Browser actions for which a repeat is progress."""

@@ -7,6 +7,7 @@ from typing import Any
 
 from langgraph.runtime import Runtime
 
+from interlock.nodes.guessed_encodings import encoding_note
 from interlock.nodes.requests import (
     has_server_changed,
     rejection_result,
@@ -96,17 +97,6 @@ async def request_approval(state: DecideState, runtime: Runtime[Deps]) -> Decide
     event = "ask_again" if state["asks"] and state["status"] == "awaiting_approval" else "ask"
     status = call_status_after_events(state["status"], event)
     return {**write_request_and_route(runtime, state, request), "asks": asks, "status": status}
-
-
-def encoding_note(preview: Preview) -> str:
-    """Return what a person confirms with the approval of a call; empty: only the call."""
-    if preview.confirms is None:
-        return ""
-    pattern, encoding = preview.confirms.pattern, preview.confirms.encoding
-    return (
-        f"The file's encoding is guessed: {encoding}. If you approve, text in files like {pattern} is written in it for"
-        " the rest of this run. If it is another one, reject, and set files.encodings."
-    )
 
 
 def _editable_parameter_names(deps: Deps, call: CallView) -> tuple[str, ...]:

@@ -34,14 +34,13 @@ from interlock.state.calls import (
     ApprovalRequest,
     CallKey,
     FileState,
-    FilledForm,
-    Form,
     ToolResult,
     cancelled_result,
     error_result,
 )
 from interlock.state.deps import Deps, await_despite_cancel
 from interlock.state.errors import RunError
+from interlock.state.forms import FilledForm, Form
 from interlock.state.messages import Message
 from interlock.state.node import node
 from interlock.state.text import make_visible

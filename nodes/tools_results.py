@@ -8,7 +8,6 @@ from interlock.state.calls import (
     CallKey,
     CallOutcome,
     CallView,
-    FilledForm,
     OneCall,
     ToolResult,
     Verdict,
@@ -19,6 +18,7 @@ from interlock.state.charts import ToolCallChart, next_state
 from interlock.state.deps import Deps, Transcript
 from interlock.state.errors import RunError
 from interlock.state.events import ToolResultEvent
+from interlock.state.forms import FilledForm
 from interlock.state.hooks import HookOutcome, HookWait
 from interlock.state.journal import DecidedBy, DecisionRecord, Journal
 from interlock.state.messages import Message

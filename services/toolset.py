@@ -16,7 +16,6 @@ from interlock.services.files.calls import FileWriteCalls
 from interlock.state.calls import (
     CallKey,
     CallView,
-    ConfirmedEncoding,
     Planned,
     Preview,
     ToolError,
@@ -32,7 +31,7 @@ from interlock.state.search import CodeIndex
 from interlock.state.settings import Settings
 from interlock.state.text import replace_surrogates
 from interlock.state.tooling import Outputs, Processes, TargetFile, Tool, ToolContext, ToolInfo, ToolRun
-from interlock.state.workspace import PathRefused, Workspace
+from interlock.state.workspace import ConfirmedEncoding, PathRefused, Workspace
 from interlock.tools.table import TOOLS
 
 _WAIT_SCHEMA = {
@@ -279,7 +278,7 @@ class BuiltinToolset:
             return to_failed_result(call.name, error)
 
     def confirm_encoding(self, confirmed: ConfirmedEncoding) -> None:
-        self.workspace.confirm_encoding(confirmed.pattern, confirmed.encoding)
+        self.workspace.confirm_encoding(confirmed)
 
     def current_file_digest(self, planned_path: str) -> str | None:
         return self._files.current_file_digest(planned_path)

@@ -53,6 +53,7 @@ _TELLING = re.compile(
 )
 """Keys of settings that may run something, lead outside or allow something; they are shown first."""
 _FIRST = ("type", "name", "command")
+_NOT_READ = "not read: "
 _VARIABLE = re.compile(r"[${]")
 
 
@@ -103,7 +104,7 @@ def _describe_server_file(file: Path) -> Iterator[str]:
     for name, server in servers.items():
         yield f"MCP server {name}: {_describe_server(server)}"
     if other_keys:
-        yield f"not read: {join_up_to(other_keys, _MOST)}"
+        yield f"{_NOT_READ}{join_up_to(other_keys, _MOST)}"
 
 
 def _describe_claude_settings(file: Path) -> Iterator[str]:
@@ -125,7 +126,7 @@ def _describe_claude_settings(file: Path) -> Iterator[str]:
     if found.enabled_servers is not None:
         yield f"of .mcp.json, only: {', '.join(found.enabled_servers) or 'no server'}"
     if found.unread:
-        yield f"not read: {join_up_to(found.unread, _MOST)}"
+        yield f"{_NOT_READ}{join_up_to(found.unread, _MOST)}"
 
 
 _FATES = {
@@ -415,7 +416,7 @@ def list_files_needing_trust(
         if real_path(root / name) not in mine
     ]
     theirs = [file for file in _other_agents_files(root) if file not in found]
-    found += [file for file in theirs if real_path(file) != real_path(home / file.relative_to(root))]
+    found += [file for file in theirs if _has_effect(file) and not _is_in_home(file, root, home)]
     found += load_dotenv(start=root, home=home, env={}, trusted=False).ignored
     found += list_workspace_rule_files(root, home)
     files = [ProjectFile(file, tuple(describe_file_effects(file))) for file in found]
@@ -491,6 +492,16 @@ def _describe_definitions(root: Path, home: Path) -> dict[Path, ProjectFile]:
     return found
 
 
+def _has_effect(file: Path) -> bool:
+    """Return whether a file of another agent holds anything that counts in a trusted folder."""
+    return any(not line.startswith(_NOT_READ) for line in describe_file_effects(file))
+
+
+def _is_in_home(file: Path, root: Path, home: Path) -> bool:
+    """Return whether it is the user's own file, as in the home directory."""
+    return real_path(file) == real_path(home / file.relative_to(root))
+
+
 def _other_agents_files(folder: Path) -> Iterator[Path]:
     """Yield the files of other agents in a folder that run or allow something in a trusted one."""
     yield from (file for name in (*FORMATS, *CLAUDE_SETTINGS) if path_exists(file := folder / name))
@@ -508,7 +519,13 @@ def list_files_shown_for_trust(
         file for file in list_files_needing_trust(root, home, settings) if file.path not in definitions
     ]
     around = _repository_files_needing_trust(root, home)
-    files = [*needing, *around, *definitions.values(), *_hiding_files(root), *graphs]
+    shown = {file.path for file in needing}
+    without = (
+        ProjectFile(file, tuple(describe_file_effects(file)))
+        for file in _other_agents_files(root)
+        if file not in shown and not _is_in_home(file, root, home)
+    )
+    files = [*needing, *around, *definitions.values(), *without, *_hiding_files(root), *graphs]
     notes = _notes_on_settings(root, home)
     return [file._replace(runs=(*file.runs, *_notes_about(file.path, notes))) for file in files]
 
@@ -532,17 +549,26 @@ class AgentFileUse(NamedTuple):
 _OTHER_KINDS: tuple[AgentFileKind, ...] = ("servers", "hooks", "permissions", "ignore")
 
 
-def describe_other_agents_files(root: Path, home: Path, *, trusted: bool) -> Iterator[AgentFileUse]:
-    """Yield a folder's files of servers, hooks, permissions and hidden files that other agents read, used or not."""
+def describe_other_agents_files(
+    root: Path, home: Path, *, trusted: bool, servers: Mapping[str, Sequence[str]]
+) -> Iterator[AgentFileUse]:
+    """Yield a folder's files of servers, hooks, permissions and hidden files that other agents read, used or not.
+
+    `servers`: file → its servers that count."""
     for kind in _OTHER_KINDS:
         for _row, file in find_agent_files(kind, root):
-            if real_path(file) == real_path(home / file.relative_to(root)):
-                continue
             if kind == "ignore":
                 yield AgentFileUse(kind, file, "hides files from tools", used=True)
-            elif text := _summarize_agent_file(kind, file):
-                why = "" if trusted else "the folder isn't trusted (interlock trust)"
-                yield AgentFileUse(kind, file, why or text, used=not why)
+            elif not _is_in_home(file, root, home) and (text := _summarize_agent_file(kind, file)):
+                counting = servers.get(str(file), ())
+                if not trusted:
+                    yield AgentFileUse(kind, file, "the folder isn't trusted (interlock trust)", used=False)
+                elif kind != "servers":
+                    yield AgentFileUse(kind, file, text, used=not text.startswith("("))
+                elif counting:
+                    yield AgentFileUse(kind, file, f"{text}; these count: {', '.join(counting)}", used=True)
+                else:
+                    yield AgentFileUse(kind, file, f"{text}, of which none counts", used=False)
         for row, file in find_unread_agent_files(kind, root):
             yield AgentFileUse(kind, file, row.unread, used=False)
 

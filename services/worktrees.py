@@ -4,6 +4,7 @@ Git runs here with the person's environment and settings, without hooks and file
 settings name (filters, merge drivers) runs only where the caller trusts it (`require_harmless_config`).
 """
 
+import errno
 import os
 import shutil
 import stat
@@ -194,6 +195,22 @@ def list_linked_worktrees(repository: GitRepository, env: Mapping[str, str]) -> 
     return found
 
 
+def list_branches_without_worktree(repository: GitRepository, env: Mapping[str, str]) -> dict[str, int]:
+    """Return the branches named as Interlock names them that no worktree has, each with its commits that aren't merged:
+    a worktree was removed by hand, or a kill came before there was one."""
+    taken = {entry.branch for entry in list_linked_worktrees(repository, env)}
+    current = _run_git(repository.main, "symbolic-ref", "--quiet", "--short", "HEAD", env=env, check=False)
+    taken.add(os.fsdecode(current.stdout).strip())
+    patterns = (f"refs/heads/{BRANCH_PREFIX}*", f"refs/heads/{BRANCH_PREFIX}*/**")
+    listed = ("for-each-ref", "--format=%(refname:short) %(objectname)", *patterns)
+    heads = dict(line.split(" ") for line in _read_git(repository.here, *listed, env=env).splitlines())
+    return {
+        branch: _count_unmerged_commits(repository, WorktreeEntry(repository.main, branch, commit), env)
+        for branch, commit in heads.items()
+        if branch not in taken
+    }
+
+
 def find_worktree(repository: GitRepository, name: str, env: Mapping[str, str]) -> WorktreeEntry:
     """Return the linked worktree of a name, branch or path. Raises `UserError` that names those there are."""
     entries = list_linked_worktrees(repository, env)
@@ -368,13 +385,15 @@ def _copy_untracked_files(
 ) -> list[str]:
     """Copy what a person listed and what isn't there yet; return a line for what was copied, and for what wasn't."""
     names = _list_included_files(source, patterns, source / INCLUDE_FILE if reads_include_file else None, env)
+    linked = read_linked_worktree(target)
+    staged = (linked.own if linked else target.parent) / f"interlock-{os.getpid()}.part"
     copied: list[str] = []
     skipped: list[str] = []
     for name in names:
         if Path(source, name) == target or target.is_relative_to(source / name):
             continue
         try:
-            if _copy_file_if_absent(source / name, target / name, target):
+            if _copy_file_if_absent(source / name, target / name, target, staged):
                 copied.append(name)
         except OSError as error:
             skipped.append(f"{name} ({error.strerror})")
@@ -386,8 +405,11 @@ def _shorten(names: Iterable[str]) -> str:
     return join_up_to([make_visible(replace_surrogates(name)) for name in names], _SHOWN)
 
 
-def _copy_file_if_absent(source: Path, target: Path, top: Path) -> bool:
-    """Copy a file or link, not through links that lead out of `top`. Raises `OSError`. A kill leaves no half file."""
+def _copy_file_if_absent(source: Path, target: Path, top: Path, staged: Path) -> bool:
+    """Copy a file or link, not through links that lead out of `top`. Raises `OSError`.
+
+    `staged`: where it is written first, outside of the work tree, so that a kill leaves no half file.
+    """
     kind = source.lstat().st_mode
     if not (stat.S_ISREG(kind) or stat.S_ISLNK(kind)):
         raise OSError(0, "a repository of its own" if stat.S_ISDIR(kind) else "no regular file")
@@ -396,13 +418,16 @@ def _copy_file_if_absent(source: Path, target: Path, top: Path) -> bool:
     if not Path(os.path.realpath(target.parent)).is_relative_to(top):
         raise OSError(0, "a link there leads elsewhere")
     target.parent.mkdir(parents=True, exist_ok=True)
-    staged = target.with_name(f".interlock-{os.getpid()}.part")
+    staged.unlink(missing_ok=True)
+    shutil.copy2(source, staged, follow_symlinks=False)
     try:
-        shutil.copy2(source, staged, follow_symlinks=False)
         staged.rename(target)
-    except BaseException:
+    except OSError as error:
+        if error.errno != errno.EXDEV:  # the git directory lies on another file system
+            raise
+        shutil.copy2(staged, target, follow_symlinks=False)
+    finally:
         staged.unlink(missing_ok=True)
-        raise
     return True
 
 

@@ -1,4 +1,4 @@
-"""calls: tool calls: keys, verdicts, approval requests, answers, forms a server asks for, and results."""
+"""calls: tool calls: keys, verdicts, approval requests, answers, and results."""
 
 from collections.abc import Mapping
 from typing import Any, Literal, TypeVar, cast
@@ -8,6 +8,7 @@ from typing_extensions import TypedDict
 
 from interlock.state.errors import ToolError as ToolError  # stands there for programs that need no pydantic
 from interlock.state.messages import DataPart, Frozen, ToolStatus
+from interlock.state.workspace import ConfirmedEncoding
 
 Risk = Literal["read", "write", "execute", "network", "question", "state"]
 """What a call can do. `question` asks a person; `state` changes only the run itself (todos)."""
@@ -170,13 +171,6 @@ class FileState(Frozen):
     """State on disk when the request was made."""
 
 
-class ConfirmedEncoding(Frozen):
-    """An encoding that is only guessed until a person confirms it, for files that match a pattern as in .gitignore."""
-
-    pattern: str
-    encoding: str
-
-
 class Preview(Frozen):
     """What a person sees when deciding on a call."""
 
@@ -333,22 +327,3 @@ T = TypeVar("T")
 def merge_by_key(old: Mapping[str, T] | None, new: Mapping[str, T] | None) -> dict[str, T]:
     """Reducer: merges outcomes by call index; `None` clears them (the join resets)."""
     return {} if new is None else {**(old or {}), **new}
-
-
-class Form(Frozen):
-    """One request for input from an MCP server."""
-
-    message: str
-    """The server's own words; hidden characters are made visible before display."""
-    fields: dict[str, dict[str, JsonValue]] = Field(default_factory=dict[str, dict[str, JsonValue]])
-    """Name → JSON schema of a single value, as the server sent it; empty: only a yes is requested."""
-    needed: tuple[str, ...] = ()
-    url: str = ""
-    """A page the person should visit."""
-
-
-class FilledForm(Frozen):
-    """A form with the person's value for each field."""
-
-    form: Form
-    values: dict[str, JsonValue]

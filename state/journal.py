@@ -9,7 +9,6 @@ from interlock.state.calls import (
     ApprovalRequest,
     CallKey,
     CallView,
-    ConfirmedEncoding,
     Planned,
     SavedRules,
     SessionRule,
@@ -176,10 +175,6 @@ class Approvals(Protocol):
         ...
 
     def add_session_rule(self, key: str, rule: SessionRule) -> None: ...
-
-    def list_confirmed_encodings(self) -> list[ConfirmedEncoding]:
-        """Encodings that people confirmed by approving a call, oldest first."""
-        ...
 
     def accept_saved_rules(self, saved: SavedRules) -> None:
         """Accept the rules file as saved by this run's own person, as if the run had started with it."""

@@ -12,8 +12,6 @@ from interlock.state.calls import (
     CallKey,
     CallView,
     Choice,
-    ConfirmedEncoding,
-    FilledForm,
     Planned,
     Preview,
     Risk,
@@ -23,10 +21,11 @@ from interlock.state.calls import (
     Verdict,
 )
 from interlock.state.events import Emit
+from interlock.state.forms import FilledForm
 from interlock.state.messages import Feature, Message, ToolDeclaration
 from interlock.state.search import CodeIndex
 from interlock.state.settings import Settings
-from interlock.state.workspace import NO_CONVENTIONS, FileConventions, Workspace
+from interlock.state.workspace import NO_CONVENTIONS, ConfirmedEncoding, FileConventions, Workspace
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple, Protocol
 
 from interlock.state.errors import ToolError
+from interlock.state.messages import Frozen
 
 
 class PathRefused(ToolError):  # noqa: N818 - a refusal, not a fault
@@ -20,7 +21,7 @@ def ignored_path_message(path: str, *, git: bool) -> str:
     """Say what keeps a path from tools: git (`git`) or the agent's own ignore files."""
     if git:
         return f"{path!r} is ignored by git; go on without it, or ask the user to show what is in it."
-    return f"{path!r} is kept from tools by .geminiignore or .rooignore; go on without it."
+    return f"{path!r} is kept from tools by an ignore file or a denial of the folder; go on without it."
 
 
 LeaveOut = Callable[[str, Collection[str], Collection[str]], bool]
@@ -62,6 +63,13 @@ class FileConventions:
 
 
 NO_CONVENTIONS = FileConventions()
+
+
+class ConfirmedEncoding(Frozen):
+    """An encoding that is only guessed until a person confirms it, for files that match a pattern as in .gitignore."""
+
+    pattern: str
+    encoding: str
 
 
 class Buffers(Protocol):
@@ -132,7 +140,7 @@ class Workspace(Protocol):
         """Posix path relative to the workspace, or absolute in an included directory; for people and models."""
         ...
 
-    def confirm_encoding(self, pattern: str, encoding: str) -> None:
+    def confirm_encoding(self, confirmed: ConfirmedEncoding) -> None:
         """Take files that match a pattern to be in this encoding, where their bytes don't tell."""
         ...
 

@@ -181,7 +181,7 @@ def test_doctor_has_a_row_for_each_file_of_another_agent_used_or_not(
     run("trust", "--yes")
     rows = run("doctor").out
     for line in (
-        "/.cursor/mcp.json: 1 MCP server",
+        "/.cursor/mcp.json: 1 MCP server; these count: a",
         "/.claude/settings.json: 3 permissions; of them permission allow Bash (doesn't count: ",
         "/.cursor/hooks.json: not used; Interlock runs hooks of .claude",
         "/.cursorignore: hides files from tools",

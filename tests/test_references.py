@@ -125,7 +125,7 @@ def test_pictures_and_papers_are_parts_and_what_only_claims_to_be_one_is_a_line(
         ("build", "refused", "'build' is ignored by git"),
         ("build/", "refused", "'build/' is ignored by git"),
         ("build/**/*.txt", "refused", "'build/**/*.txt' is ignored by git"),
-        ("kept", "refused", "'kept' is kept from tools by .geminiignore"),
+        ("kept", "refused", "'kept' is kept from tools by an ignore file"),
         ("none", "missing", "No file matches 'none'"),
         ("src/*.ts", "missing", "No file matches 'src/*.ts'"),
         ("src/onee.py", "missing", "Did you mean 'src/one.py'"),

@@ -1,6 +1,8 @@
 """Skills: listed for the model, read on demand, a project's only where it is trusted."""
 
+import asyncio
 import json
+import re
 from copy import copy
 from pathlib import Path
 from typing import Any
@@ -10,9 +12,10 @@ from folders import put
 from hypothesis import given
 from hypothesis import strategies as st
 from places import Place
-from scripted import says
+from scripted import call, says, tools
 
 from interlock.engine import Outcome, resume_sync, run_sync
+from interlock.engine.travel.replay import replay_run
 from interlock.services.context.definition_files import list_within_budget
 from interlock.services.trust import record_trust_decision
 
@@ -174,3 +177,30 @@ def test_descriptions_keep_to_their_budget_and_each_name_is_there(lengths: list[
     shown = [line.partition(": ")[2] for line in lines]
     assert sum(map(len, shown)) <= budget
     assert is_cut == (shown != [text for _, text in described])
+
+
+def test_a_skill_of_a_folder_below_is_named_when_the_model_works_there(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(
+        place.work / "apps/web/.claude/skills/deploy/SKILL.md",
+        "---\ndescription: How to deploy.\n---\nPush it.",
+    )
+    put(
+        place.work / ".claude/skills/sql/SKILL.md",
+        "---\ndescription: Queries.\npaths: '**/*.sql'\n---\nUse joins.",
+    )
+    put(place.work / "apps/web/a.txt", "one")
+    listed = declared(place, skip_trust=True)
+    assert "deploy" not in listed and "- sql: Queries. (For **/*.sql.)" in listed
+    look = says("read_file", file_path="apps/web/a.txt")
+    line = "- apps/web:deploy (apps/web/.claude/skills/deploy/SKILL.md): How to deploy."
+    activate = tools(call("activate_skill", name="apps/web:deploy"), expect=re.escape(line))
+    outcome = play(place, "go", look, activate, skip_trust=True)
+    assert "Push it." in json.dumps(outcome.output["history"])
+    (place.work / "apps/web/.claude/skills/deploy/SKILL.md").write_text("---\ndescription: Other.\n---\n")
+    monkeypatch.setenv("HOME", str(place.folder / "user"))
+    assert asyncio.run(replay_run(place.folder / "home", outcome.run)).divergence is None
+    assert read(place, {"name": "apps/web:deploy"})["status"] == "error", "untrusted"
+    outside = read(place, {"name": "../x:deploy"}, skip_trust=True)
+    assert "no skill has this name" in outside["error"]["message"]

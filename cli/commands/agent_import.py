@@ -1,6 +1,7 @@
 """agent_import: shows what can be taken over from another agent's home folder, and takes it over after a yes."""
 
 import os
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -37,11 +38,13 @@ _WORDS = {
 _SHOWN_LEFT_OUT = 30
 
 
-def show_and_apply_agent_import(agent: str, *, yes: bool, as_json: bool) -> int:
-    """Return the exit code: 1 if something couldn't be written."""
+def show_and_apply_agent_import(
+    agent: str, *, yes: bool, as_json: bool, conversations_of: Path | None
+) -> int:
+    """Return the exit code: 1 if something couldn't be written. `conversations_of`: a folder, if they are wanted."""
     from interlock.engine.client.agent_import import apply_agent_import, plan_agent_import
 
-    plan = plan_agent_import(agent, Path.home(), os.environ)
+    plan = plan_agent_import(agent, Path.home(), os.environ, conversations_of)
     typed = command_input()
     at_terminal = typed is not None and typed.isatty()
     if not as_json:
@@ -58,6 +61,9 @@ def show_and_apply_agent_import(agent: str, *, yes: bool, as_json: bool) -> int:
         say(f"{item.kind} {item.name}: not taken over: {to_one_line(item.note)}")
     if wanted:
         say(f"{len(plan.new) - len(failed)} of {len(plan.new)} taken over.")
+        if talk := next((item for item in plan.new if item.kind == "conversations"), None):
+            file = shlex.quote(str(talk.target))
+            say(f"Go on with a conversation: interlock run main 'PROMPT' --input @{file}")
     elif not plan.new:
         say("Nothing is new. Nothing was changed.")
     else:

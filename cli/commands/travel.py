@@ -1,5 +1,6 @@
 """travel: fork, rewind, undo and replay runs; go on with a thread that LangGraph drove elsewhere."""
 
+import os
 from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
@@ -236,6 +237,7 @@ def _compared_path_lines(paths: Any) -> Iterator[str]:
         type=AGENT,
     ),
     flag_argument("--yes", "with --agent: take it over without asking"),
+    flag_argument("--conversations", "with --agent: also what was said in this folder"),
     Parser.add_json_flag,
     partial(add_run_flags, for_server=True),
 )
@@ -245,7 +247,10 @@ def import_(args: Args) -> int | None:
     if args.agent:
         if args.workflow or args.thread:
             raise UserError(f"Unexpected argument {args.workflow or args.thread!r}: --agent takes none.")
-        return show_and_apply_agent_import(args.agent, yes=args.yes, as_json=args.json)
+        folder = Path(os.path.realpath(args.workspace or Path.cwd())) if args.conversations else None
+        return show_and_apply_agent_import(
+            args.agent, yes=args.yes, as_json=args.json, conversations_of=folder
+        )
     if not args.thread:  # the only word is the thread
         args.workflow, args.thread = "", args.workflow
     if not args.thread:

@@ -15,9 +15,10 @@ from interlock.cli.render.output import (
 )
 from interlock.engine.client.worktrees import Worktrees, WorktreeView
 from interlock.state.errors import UserError
+from interlock.state.text import join_up_to
 
 _EXPECTED = "Expected `worktrees`, `worktrees merge NAME` or `worktrees remove NAME…`."
-_SHOWN_RUNS = 3
+_SHOWN_RUNS, _SHOWN_BRANCHES = 3, 5
 
 
 @declare_arguments(
@@ -65,8 +66,22 @@ def _report(lines: list[str], as_json: bool) -> None:
 
 def _list_worktrees(found: Worktrees, as_json: bool) -> None:
     views = found.list_worktrees()
+    left = found.list_branches_without_worktree()
     if as_json:
-        return print_json([_fields(view) for view in views])
+        return print_json(
+            [
+                *(_fields(view) for view in views),
+                *({"name": None, "path": None, "branch": b, "unmerged_commits": n} for b, n in left.items()),
+            ]
+        )
+    if left:
+        shown = [f"{branch} ({count} not merged)" if count else branch for branch, count in left.items()]
+        remark_paint().print_line(
+            f"Branches without a worktree: {to_one_line(join_up_to(shown, _SHOWN_BRANCHES))}. To make one again: "
+            "interlock --worktree NAME. To delete a branch: git branch -d"
+        )
+    if not views and left:
+        return None
     if not views:
         return remark_paint().print_line(
             f"{abbreviate_home(str(found.repository.main))} has no worktrees. Start a run in one: interlock --worktree"

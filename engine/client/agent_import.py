@@ -3,6 +3,7 @@
 Skills, commands, sub-agents and rules are read where they are. Nothing of theirs is changed, no secret is copied, and
 nothing of ours is written over: what differs is named."""
 
+import json
 import os
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
@@ -10,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, cast
 
+from interlock.engine.client.agent_conversations import can_find_conversations, find_agent_conversations
 from interlock.engine.client.agent_homes import AGENTS, AgentHome, find_agent_home, iterate_other_settings
 from interlock.engine.client.folder_contents import check_and_upsert_mcp_server
 from interlock.engine.client.imported_rules import ImportedRules
@@ -33,7 +35,16 @@ MEMORY = Path(_OWN) / "AGENTS.md"
 SETTINGS = Path(_OWN) / "settings.json"
 State = Literal["new", "there", "same", "differs", "left out"]
 Kind = Literal[
-    "memory", "rules", "skills", "commands", "agents", "servers", "permissions", "modes", "settings"
+    "memory",
+    "rules",
+    "skills",
+    "commands",
+    "agents",
+    "servers",
+    "permissions",
+    "modes",
+    "settings",
+    "conversations",
 ]
 _READ_KINDS: tuple[AgentFileKind, ...] = ("memory", "rules", "skills", "commands", "agents")
 
@@ -72,8 +83,12 @@ class ImportPlan:
         return [item for item in self.items if item.state == "new"]
 
 
-def plan_agent_import(agent: str, home: Path, env: Mapping[str, str]) -> ImportPlan:
-    """Return what can be taken over from an agent's home. Raises `UserError` if there is none."""
+def plan_agent_import(
+    agent: str, home: Path, env: Mapping[str, str], conversations_of: Path | None = None
+) -> ImportPlan:
+    """Return what can be taken over from an agent's home. Raises `UserError` if there is none.
+
+    `conversations_of`: a folder whose conversations are wanted, too."""
     found = find_agent_home(agent, home, env)
     if not found.is_there:
         raise UserError(
@@ -86,6 +101,7 @@ def plan_agent_import(agent: str, home: Path, env: Mapping[str, str]) -> ImportP
         *_plan_permissions(found, home),
         *_plan_modes(found, home),
         *_list_read_in_place(found, home),
+        *(_plan_conversations(agent, home, env, conversations_of) if conversations_of else ()),
         *(
             ImportItem("settings", key, file, "left out", note=why)
             for file, key, why in iterate_other_settings(found)
@@ -278,6 +294,26 @@ def _plan_modes(found: AgentHome, home: Path) -> Iterator[ImportItem]:
         else:
             yield replace(item, write=lambda data=data: _create(target, data))
         taken = True
+
+
+# ---- conversations
+
+
+def _plan_conversations(agent: str, home: Path, env: Mapping[str, str], folder: Path) -> Iterator[ImportItem]:
+    if not can_find_conversations(agent):
+        why = "Interlock doesn't read them"
+        yield ImportItem("conversations", AGENTS[agent], home, "left out", note=why)
+    for one in find_agent_conversations(agent, home, env, folder):
+        target = home / _OWN / "conversations" / agent / f"{one.name}.json"
+        data = f"{json.dumps({'history': one.history}, indent=1, ensure_ascii=False)}\n".encode()
+        item = ImportItem("conversations", one.title, one.file, "new", target)
+        before = read_file(target) if target.is_file() else b""
+        if before == data:
+            yield replace(item, state="same")
+        elif before:
+            yield replace(item, state="differs", note="it went on since; to take it anew, delete the file")
+        else:
+            yield replace(item, write=lambda target=target, data=data: _create(target, data))
 
 
 # ---- what is read where it is

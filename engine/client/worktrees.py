@@ -17,6 +17,7 @@ from interlock.services.worktrees import (
     find_repository,
     find_unsaved_work,
     find_worktree,
+    list_branches_without_worktree,
     list_linked_worktrees,
     merge_worktree,
     remove_worktree,
@@ -70,6 +71,10 @@ class Worktrees:
 
     def list_worktrees(self) -> list[WorktreeView]:
         return [self._view(entry) for entry in list_linked_worktrees(self.repository, self._env)]
+
+    def list_branches_without_worktree(self) -> dict[str, int]:
+        """Branches of worktrees that are gone, each with its commits that aren't merged."""
+        return list_branches_without_worktree(self.repository, self._env)
 
     def find_worktree(self, name: str) -> WorktreeView:
         """The worktree of a name, branch or path. Raises `UserError`."""

@@ -137,7 +137,7 @@ def compose_services(
     )
     tools, approvals = _available_tools(prepared, info), SqlApprovals(conn, info.run, prepared.redact, store)
     for confirmed in approvals.list_confirmed_encodings():
-        prepared.workspace.confirm_encoding(confirmed.pattern, confirmed.encoding)
+        prepared.workspace.confirm_encoding(confirmed)
     toolset = partial(_make_toolset, prepared, commands, outputs, servers, models, emit, index)
     hooks = _make_hooks(prepared, info, HookLog(conn, store.outputs, info.run, epoch), approvals, of_run)
     kept = _make_snapshots(prepared, store, partial(SqlSnapshots, conn, info.run, steps, emit))

@@ -24,9 +24,10 @@ from interlock.engine.store.runs import (
 from interlock.engine.store.tables import Condition
 from interlock.services.policy.rule import USER
 from interlock.services.secrets.redaction import SHAPES, Redactor
-from interlock.state.calls import Answer, ApprovalRequest, ConfirmedEncoding, SavedRules, SessionRule
+from interlock.state.calls import Answer, ApprovalRequest, SavedRules, SessionRule
 from interlock.state.clock import unix_time
 from interlock.state.errors import UserError
+from interlock.state.workspace import ConfirmedEncoding
 
 
 @dataclass

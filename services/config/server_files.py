@@ -260,8 +260,10 @@ def _add_server(
         asked = [text.removeprefix("input:") for text in unset if text.startswith("input:")]
         files = [text for text in unset if text.startswith("file:")]
         if asked:
-            what = place.inputs.get(asked[0], asked[0])
-            problem = f"it asks for {what!r}: set the variable {input_variable(asked[0])}"
+            needed = (
+                f"{place.inputs.get(name, name)!r} as {input_variable(name)}" for name in dict.fromkeys(asked)
+            )
+            problem = f"it asks for what environment variables can hold: set {', '.join(needed)}"
         elif files:
             problem = f"Interlock reads no file for {{{files[0]}}}: use {{env:NAME}}"
         else:

@@ -250,6 +250,8 @@ class LoadedSettings:
     """One per source with hook settings, lowest precedence first."""
     project_env: Mapping[str, str] = field(default_factory=dict[str, str])
     """Variables that a trusted project sets for commands, hooks and servers, where the environment hasn't them."""
+    server_files: Mapping[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
+    """File of a trusted project → its MCP servers that count."""
     notes: Sequence[str] = ()
     """What `interlock doctor` says of these files, and no run."""
 
@@ -283,6 +285,7 @@ def load_settings(
     warnings: list[str] = []
     notes: list[str] = []
     claudes: list[ClaudeSettings] = []
+    server_files: dict[str, list[str]] = {}
     if trusted:
         around = [] if repository in (None, workspace) else [repository]
         ours = [layer for top in around for layer in _repository_server_layers(top, env)]
@@ -293,7 +296,9 @@ def load_settings(
                 _disable_servers_nobody_chose(found, claudes, notes)
         theirs = [*_server_file_layers(files, notes, warnings)]
         below = [_drop_user_only_keys(layer, warnings) for file, layer in read if file in project]
-        layers += _note_repeated_servers([*ours, *theirs, *below], notes)
+        own = _drop_repeated_servers([*ours, *theirs, *below], notes)
+        layers += own
+        server_files = {layer.source: [*layer.data.get("mcpServers", {})] for layer in own}
     layers += [
         build_settings_layer("environment", _settings_from_environment(env)),
         build_settings_layer(FLAGS, overrides),
@@ -324,6 +329,7 @@ def load_settings(
             ),
             *_hook_layers(layers, {str(file) for file in project}),
         ],
+        server_files=server_files,
         project_env={name: value for one in claudes for name, value in one.env.items()},
         notes=[*notes, *(line for one in claudes for line in _notes_on_claude_settings(one))],
     )
@@ -452,29 +458,28 @@ def _repository_server_layers(repository: Path, env: Mapping[str, str]) -> Itera
             yield SettingsLayer(layer.source, {"mcpServers": own})
 
 
-def _note_repeated_servers(layers: list[SettingsLayer], notes: list[str]) -> list[SettingsLayer]:
+def _drop_repeated_servers(layers: list[SettingsLayer], notes: list[str]) -> list[SettingsLayer]:
     """Return the layers, each server once: of one name, and of one program or address, the last counts."""
     kept: list[SettingsLayer] = []
-    names: dict[str, str] = {}
+    sources: dict[str, str] = {}
     definitions: dict[str, tuple[str, str]] = {}
     for layer in reversed(layers):
         servers = cast("dict[str, Any]", layer.data.get("mcpServers", {}))
         own: dict[str, Any] = {}
+        given_way: dict[str, list[str]] = {}
         for name, server in servers.items():
             what = json.dumps({**server, "timeout": 0}, sort_keys=True, default=str)
-            if name in names:
-                notes.append(
-                    f"{layer.source}: MCP server {name!r} doesn't count: {names[name]} has one of this name."
-                )
-                continue
             other, where = definitions.get(what, ("", ""))
-            if other and where != layer.source:
-                notes.append(
-                    f"{layer.source}: MCP server {name!r} is {other!r} of {where}, which counts once."
-                )
-                continue
-            names[name], definitions[what] = layer.source, (name, layer.source)
-            own[name] = server
+            if name in sources:
+                given_way.setdefault(sources[name], []).append(repr(name))
+            elif other and where != layer.source:
+                notes.append(f"{layer.source}: {name!r} doesn't count: it is {other!r} of {where}.")
+            else:
+                sources[name], definitions[what] = layer.source, (name, layer.source)
+                own[name] = server
+        for where, names in given_way.items():
+            verb = "doesn't" if len(names) == 1 else "don't"
+            notes.append(f"{layer.source}: {', '.join(names)} {verb} count: {where} comes first.")
         kept.append(replace(layer, data={**layer.data, "mcpServers": own}) if servers else layer)
     return kept[::-1]
 

@@ -1,14 +1,14 @@
 """skills: the skills (agentskills.io) of the project and the user, and the tools that read and find them."""
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from itertools import islice
-from pathlib import Path
-from typing import NamedTuple
+from pathlib import Path, PurePath
+from typing import Annotated, Any, NamedTuple
 
-from pydantic import JsonValue
+from pydantic import AfterValidator, Field, JsonValue, create_model
 
 from interlock.services.context.definition_files import (
     LARGEST,
@@ -26,13 +26,16 @@ from interlock.services.context.definition_files import (
 from interlock.services.context.front_matter import parse_front_matter, to_flag, to_list, to_text
 from interlock.services.context.imports import resolve_readable_in_roots
 from interlock.services.context.tool_names import resolve_tool_names
+from interlock.services.files.agent_files import find_agent_files
 from interlock.services.files.disk import read_file
 from interlock.services.files.filesystem import UnreadableError, read_truncated_text
+from interlock.services.files.protected import resolve_links, to_absolute_path
 from interlock.state.calls import ToolError, ToolResult
 from interlock.state.command import list_shell_lines
 from interlock.state.context import CustomCommand
 from interlock.state.text import replace_surrogates
-from interlock.state.tooling import Tool, ToolContext, restrict_field
+from interlock.state.tooling import Tool, ToolContext
+from interlock.state.workspace import PathRefused, Workspace
 from interlock.tools.control import ACTIVATE_SKILL, FIND_SKILLS, ActivateSkillArgs, FindSkillsArgs
 
 SKILL = "SKILL.md"
@@ -101,6 +104,48 @@ def load_skills_of_files(files: Iterable[DefinitionFile], root: Path) -> Loaded[
         loaded.by_name[name] = skill._replace(name=name)
         loaded.files.append(FileUse(file, name, notes=tuple(notes)))
     return loaded
+
+
+def load_nested_skills(root: Path, folder: Path) -> Loaded[Skill]:
+    """Load the skills of a folder below a root, which count for what a run does there."""
+    files = (DefinitionFile(path, folder, row, False) for row, path in find_agent_files("skills", folder))
+    return load_skills_of_files(files, root)
+
+
+def find_nested_skill(root: Path, name: str) -> Skill | None:
+    """Return the skill of a folder below a root that is called by this name: `apps/web:deploy`."""
+    place = PurePath(name.partition(":")[0])
+    if ":" not in name or place.is_absolute() or ".." in place.parts:
+        return None
+    for folder in [below for below in (place, *place.parents) if below.parts]:
+        if found := load_nested_skills(root, root / folder).by_name.get(name):
+            return found if found.for_model else None
+    return None
+
+
+def list_folders_below_root(paths: Iterable[str], workspace: Workspace) -> list[Path]:
+    """Return the folders between a workspace and some files of it that tools may read, each once."""
+    root, found = workspace.root, dict[Path, None]()
+    for path in paths:
+        try:
+            real = resolve_links(to_absolute_path(path, root))
+            if real.is_relative_to(root) and workspace.resolve_readable(path) == real:
+                below = [root / folder for folder in real.relative_to(root).parents if folder.parts]
+                found |= dict.fromkeys(reversed(below))
+        except PathRefused:
+            continue
+    return [*found]
+
+
+def describe_nested_skills(root: Path, folder: Path) -> str:
+    """Return the skills of a folder below a root, a line each with its file; empty if it has none."""
+    found = [skill for skill in load_nested_skills(root, folder).by_name.values() if skill.for_model]
+    described = [(f"{s.name} ({Path(s.source).relative_to(root)})", _describe_for_list(s)) for s in found]
+    return "\n".join(list_within_budget(described, _BUDGET, _LONGEST_DESCRIPTION)[0])
+
+
+def _describe_for_list(skill: Skill) -> str:
+    return f"{skill.description} (For {', '.join(skill.paths)}.)" if skill.paths else skill.description
 
 
 def _choose_free_name(file: DefinitionFile, own: str, root: Path, taken: Mapping[str, object]) -> str:
@@ -172,28 +217,50 @@ def read_skill(file: DefinitionFile, text: str) -> tuple[Skill, list[str]]:
     return skill, [*notes, *note_unknown_fields(fields, file.row)]
 
 
-def build_skill_tools(skills: Mapping[str, Skill]) -> dict[str, Tool]:
-    """Build the tool that activates skills, and one that finds those of which its description says too little."""
+def build_skill_tools(skills: Mapping[str, Skill], root: Path | None = None) -> dict[str, Tool]:
+    """Build the tool that activates skills, and one that finds those of which its description says too little.
+
+    `root`: a trusted workspace, whose nested skills may be activated, too."""
     offered = {name: skill for name, skill in skills.items() if skill.for_model}
     if not offered:
         return {}
-    always = [(name, skill.description) for name, skill in offered.items() if not skill.paths]
-    lines, is_cut = list_within_budget(always, _BUDGET, _LONGEST_DESCRIPTION)
-    lines += [f"- {skill.name}: for {', '.join(skill.paths)}" for skill in offered.values() if skill.paths]
-    is_cut = is_cut or len(always) < len(offered)
+    described = [(name, _describe_for_list(skill)) for name, skill in offered.items()]
+    lines, is_cut = list_within_budget(described, _BUDGET, _LONGEST_DESCRIPTION)
     if is_cut:
         lines.append(f"Some descriptions are cut or left out: `{FIND_SKILLS.name}` shows them whole.")
     description = "\n".join([ACTIVATE_SKILL.description, "Skills:", *lines])
-    args = restrict_field(ActivateSkillArgs, "name", tuple(offered), "no skill has this name")
-    activate = partial(_activate_skill, offered)
+    find = partial(_find_skill, offered, root)
+    args = _restrict_names(offered, find)
+    activate = partial(_activate_skill, find)
     tools = {ACTIVATE_SKILL.name: replace(ACTIVATE_SKILL, description=description, args=args, run=activate)}
     if is_cut:
         tools[FIND_SKILLS.name] = replace(FIND_SKILLS, run=partial(_find_skills, offered))
     return tools
 
 
-async def _activate_skill(skills: Mapping[str, Skill], args: ActivateSkillArgs, _: ToolContext) -> ToolResult:
-    skill = skills[args.name]
+def _find_skill(skills: Mapping[str, Skill], root: Path | None, name: str) -> Skill | None:
+    return skills.get(name) or (find_nested_skill(root, name) if root else None)
+
+
+def _restrict_names(skills: Collection[str], find: Callable[[str], Skill | None]) -> type[ActivateSkillArgs]:
+    """Return the arguments of a call, with a name that some skill has: the tool's description lists them."""
+
+    def require_skill(name: str) -> str:
+        if find(name) is None:
+            raise ValueError(f"no skill has this name; there are {', '.join(skills)}")
+        return name
+
+    named = Field(description=ActivateSkillArgs.model_fields["name"].description)
+    fields: Any = {"name": (Annotated[str, AfterValidator(require_skill)], named)}
+    return create_model("ActivateSkillArgs", __base__=ActivateSkillArgs, **fields)
+
+
+async def _activate_skill(
+    find: Callable[[str], Skill | None], args: ActivateSkillArgs, _: ToolContext
+) -> ToolResult:
+    skill = find(args.name)
+    if skill is None:
+        raise ToolError("no_skill", f"No skill {args.name!r}.")
     text = _read_skill_file(skill, args.file or SKILL)
     if args.file is None:
         text = f"{_fill_skill_folder(skill, text)}\n{describe_other_skill_files(skill.folder)}"

@@ -8,7 +8,7 @@ import platform
 import re
 import signal
 from collections import deque
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from heapq import nsmallest
@@ -24,7 +24,7 @@ from interlock.services.context.memory import configured_system_prompt_file, fin
 from interlock.services.context.nearby import InstructionSource
 from interlock.services.context.references import resolve_reference, resolve_references
 from interlock.services.context.rules import load_rule_files
-from interlock.services.context.skills import Skill
+from interlock.services.context.skills import Skill, describe_nested_skills, list_folders_below_root
 from interlock.services.files.disk import read_text_file
 from interlock.services.files.ignore import is_generated_folder
 from interlock.services.secrets.environment import tool_environment
@@ -374,13 +374,22 @@ class WorkspaceContext:
     def load_subdirectory_memory_files(
         self, paths: Sequence[str], seen: Collection[str]
     ) -> Sequence[MemoryText]:
-        return self._instructions.load_files_near(paths, seen)
+        return [*self._instructions.load_files_near(paths, seen), *self._list_skills_near(paths, seen)]
 
     @cached_property
     def _instructions(self) -> InstructionSource:
         return InstructionSource(
             self.roots, self.home, self.settings.context, self.trusted, self.workspace, self._display_path
         )
+
+    def _list_skills_near(self, paths: Sequence[str], seen: Collection[str]) -> Iterator[MemoryText]:
+        """Yield the skills of folders on the way to some files, once for each folder."""
+        root = self.info.workspace
+        folders = list_folders_below_root(paths, self.workspace) if self.trusted else []
+        for folder in folders:
+            shown = f"{folder.relative_to(root).as_posix()}/skills"
+            if shown not in seen and (text := describe_nested_skills(root, folder)):
+                yield MemoryText(shown, "skills, for files here", text)
 
     async def load_memory_files(self) -> Sequence[MemoryText]:
         found = await asyncio.to_thread(self._instructions.load)

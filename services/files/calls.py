@@ -16,7 +16,6 @@ from interlock.services.secrets.redaction import find_new_redaction_mark
 from interlock.state.calls import (
     CallKey,
     CallView,
-    ConfirmedEncoding,
     FileState,
     Planned,
     Preview,
@@ -26,7 +25,7 @@ from interlock.state.calls import (
 )
 from interlock.state.file_names import format_file_name, parse_file_name
 from interlock.state.tooling import FileChange, TargetFile, Tool, ToolContext, ToolRun
-from interlock.state.workspace import OpenDirEntry, PathRefused, Workspace
+from interlock.state.workspace import ConfirmedEncoding, OpenDirEntry, PathRefused, Workspace
 from interlock.tools.file_content import alike_files_pattern, decode_text_file
 from interlock.tools.workspace_files import prepare_write_target, read_file_bytes, stat_refusing_links
 

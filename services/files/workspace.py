@@ -27,6 +27,7 @@ from interlock.state.file_names import fold_written_name, format_file_name, stri
 from interlock.state.settings import Settings
 from interlock.state.workspace import (
     Buffers,
+    ConfirmedEncoding,
     FileConventions,
     LeaveOut,
     OpenDirEntry,
@@ -171,9 +172,9 @@ class FolderWorkspace:
         """See `Workspace.read_conventions`."""
         return read_conventions(path, self._encodings, self.display_path(path))
 
-    def confirm_encoding(self, pattern: str, encoding: str) -> None:
+    def confirm_encoding(self, confirmed: ConfirmedEncoding) -> None:
         """See `Workspace.confirm_encoding`."""
-        self._encodings.append((pattern, encoding))
+        self._encodings.append((confirmed.pattern, confirmed.encoding))
 
     def find_protection(self, path: str) -> Protection | None:
         """See `Workspace.find_protection`. Checks both the path as written and its target."""

@@ -25,7 +25,7 @@ from interlock.services.mcp.content import (
 )
 from interlock.services.mcp.exchanges import AnsweredError, LostError, track_exchange, track_transport
 from interlock.services.mcp.spec import ServerSpec, ServerTool, make_resource_reader_tool, to_server_tool
-from interlock.state.calls import FilledForm
+from interlock.state.forms import FilledForm
 from interlock.state.mcp import ServerItem
 from interlock.state.text import make_visible
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from interlock.state.calls import FilledForm, Form
+from interlock.state.forms import FilledForm, Form
 from interlock.state.text import clean_json, replace_surrogates
 
 if TYPE_CHECKING:

@@ -1,8 +1,10 @@
 """What another agent keeps in a home is taken over: no secret, nothing of theirs changed, nothing of ours lost."""
 
+import hashlib
 import json
 import os
 import pty
+import re
 import string
 import tempfile
 from pathlib import Path
@@ -107,6 +109,14 @@ def test_what_claude_code_keeps_is_shown_then_taken_over_once(run: Run, home: Pa
     assert states["servers", "github"] == states["memory", "~/.claude/CLAUDE.md"] == "same"
     assert states["servers", "ours"] == "differs" and "DB" in again["unset_variables"]
 
+    own = home / ".interlock/policies/claude.toml"
+    own.write_text(f"{own.read_text()}\n# mine\n")
+    put(home / ".claude/CLAUDE.md", "Use blanks.")
+    kept = contents(home)
+    third = run("import", "--agent", "claude", "--yes", "--json").json
+    found = {(item["kind"], item["state"]) for item in third["items"]}
+    assert {("permissions", "differs"), ("memory", "differs")} <= found and contents(home) == kept
+
 
 def test_codex_opencode_and_roo_code(run: Run, home: Path) -> None:
     rules = (
@@ -175,6 +185,69 @@ def test_what_can_not_be_read_or_written_is_named_and_the_rest_taken_over(run: R
     assert done.code == 1 and "comments in it would be lost" in done.err
     assert "settings.json: it can't be read: " in done.out
     assert (home / ".interlock/settings.json").read_text() == '{"ui": {}} // mine'
+
+
+def test_conversations_of_a_folder_are_taken_over_only_if_asked_and_gone_on_with(
+    run: Run, home: Path, tmp_path: Path
+) -> None:
+    work = tmp_path / "work"
+    claude = [
+        {"type": "summary", "summary": "x"},
+        {"cwd": str(work), "message": {"role": "user", "content": "<command-name>/clear</command-name>"}},
+        {"cwd": str(work), "message": {"role": "user", "content": f"I am Ada, my key is {KEY}."}},
+        {
+            "message": {
+                "role": "assistant",
+                "content": [{"type": "thinking", "thinking": "?"}, {"type": "text", "text": "Hello,"}],
+            }
+        },
+        {"message": {"role": "user", "content": [{"type": "tool_result", "content": "secret"}]}},
+        {
+            "message": {
+                "role": "assistant",
+                "content": [{"type": "tool_use", "name": "Bash"}, {"type": "text", "text": "Ada."}],
+            }
+        },
+        {"isSidechain": True, "message": {"role": "user", "content": "aside"}},
+    ]
+    codex = [
+        {"type": "session_meta", "payload": {"cwd": str(work / "sub")}},
+        {
+            "type": "response_item",
+            "payload": {
+                "type": "message",
+                "role": "user",
+                "content": [{"type": "input_text", "text": "Hi."}],
+            },
+        },
+        {"type": "response_item", "payload": {"type": "function_call", "name": "shell"}},
+    ]
+    gemini = {
+        "messages": [
+            {"type": "user", "content": "Salut."},
+            {"type": "gemini", "content": [{"text": "Bonjour."}]},
+        ]
+    }
+    slug = re.sub(r"[^A-Za-z0-9]", "-", str(work))
+    lines = "\n".join(map(json.dumps, claude)) + '\n{"cut'
+    put(home / f".claude/projects/{slug}/one.jsonl", lines)
+    put(home / f".claude/projects/{slug}-other/two.jsonl", lines.replace(str(work), f"{work}-other"))
+    put(home / ".codex/sessions/2026/01/02/rollout-a.jsonl", "\n".join(map(json.dumps, codex)))
+    put(home / f".gemini/tmp/{hashlib.sha256(str(work).encode()).hexdigest()}/chats/session-1.json", gemini)
+    assert not run("import", "--agent", "claude", "--yes", "--json").json["taken_over"]
+    done = run("import", "--agent", "claude", "--conversations", "--yes")
+    assert "interlock run main 'PROMPT' --input @" in done.err and "1 of 1 taken over." in done.err
+    file = home / ".interlock/conversations/claude/one.json"
+    said = json.loads(file.read_text())["history"]
+    assert [one["role"] for one in said] == ["user", "assistant"] and said[1]["content"] == "Hello,\n\nAda."
+    assert KEY not in file.read_text() and "secret" not in file.read_text()
+    reply = put(tmp_path / "reply.yaml", "[{text: Ada}]")
+    assert run("run", "main", "Who am I?", "--input", f"@{file}", "-m", f"script:{reply}").code == 0
+    assert "I am Ada" in run("export", "latest", "--format", "md").out
+    for name, expected in (("codex", "Hi."), ("gemini", "Salut.")):
+        items = run("import", "--agent", name, "--conversations", "--json").json["items"]
+        assert [one["name"] for one in items if one["kind"] == "conversations"] == [expected]
+    assert not run("import", "--agent", "claude", "--conversations", "--yes", "--json").json["taken_over"]
 
 
 def test_a_person_is_asked(home: Path, tmp_path: Path) -> None:

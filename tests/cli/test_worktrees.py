@@ -80,7 +80,7 @@ def test_a_run_works_on_a_branch_of_its_own_and_the_repository_stays_as_it_is(
     assert listed["runs"] == [{"run": done.json["session_id"], "status": "done"}]
 
 
-def test_a_name_that_is_there_is_used_again_with_its_branch(start: Start, work: Path) -> None:
+def test_a_name_that_is_there_is_used_again_with_its_branch(start: Start, run: Run, work: Path) -> None:
     start("-w", "one")
     put(worktree(work, "one") / "kept.txt", "kept")
     done = start("-w", "one")
@@ -88,6 +88,9 @@ def test_a_name_that_is_there_is_used_again_with_its_branch(start: Start, work: 
     assert (worktree(work, "one") / "kept.txt").read_text() == "kept"
     git(work, "worktree", "remove", "--force", str(worktree(work, "one")))
     git(work, "commit", "-q", "--allow-empty", "-m", "second")
+    (left,) = run("worktrees", "--json").json
+    assert (left["branch"], left["path"], left["unmerged_commits"]) == ("worktree-one", None, 0)
+    assert "Branches without a worktree: worktree-one." in run("worktrees").err
     done = start("-w", "one")
     assert any("which was there already" in line for line in done.json["warnings"])
     assert git(worktree(work, "one"), "log", "--format=%s") == "first\n"

@@ -10,7 +10,7 @@ from folders import put, table, tree
 
 from interlock.services.config.settings import LoadedSettings, load_settings
 from interlock.services.mcp import ServerSpec, build_server_specs
-from interlock.services.trust import record_trust_decision
+from interlock.services.trust import list_files_needing_trust, record_trust_decision
 
 CASES = table(__file__, "server_files.yaml")
 ENV = {"TOKEN": "t", "API_KEY": "k"}
@@ -78,9 +78,9 @@ def test_a_server_of_two_files_counts_once(tmp_path: Path) -> None:
     }
     said = sorted(note.replace(str(folder), ".") for note in found.notes)
     assert said == [
-        "./.cursor/mcp.json: MCP server 'Twin' is 'twin' of ./.interlock/settings.json, which counts once.",
-        "./.cursor/mcp.json: MCP server 'same' doesn't count: ./.mcp.json has one of this name.",
-        "./.vscode/mcp.json: MCP server 'mine' is 'twin' of ./.interlock/settings.json, which counts once.",
+        "./.cursor/mcp.json: 'Twin' doesn't count: it is 'twin' of ./.interlock/settings.json.",
+        "./.cursor/mcp.json: 'same' doesn't count: ./.mcp.json comes first.",
+        "./.vscode/mcp.json: 'mine' doesn't count: it is 'twin' of ./.interlock/settings.json.",
     ]
 
 
@@ -119,6 +119,7 @@ def test_trust_shows_each_file_with_its_servers_and_what_doesnt_count(tmp_path: 
         {
             ".codex/config.toml": 'model = "x"\n[mcp_servers.a]\ncommand = "a"\nenv = {A_TOKEN = "sk-123"}\n',
             "opencode.json": {"mcp": {"b": {"type": "local", "command": ["b", "-c"]}}, "plugin": ["p"]},
+            ".claude/settings.json": {"theme": "dark"},
             ".cursor/mcp.json": {"mcpServers": {"c": {"url": "https://c", "trust": True, "odd": 1}}},
         },
     )
@@ -131,6 +132,10 @@ def test_trust_shows_each_file_with_its_servers_and_what_doesnt_count(tmp_path: 
         "not read: plugin",
     ):
         assert line in shown
+    assert "not read: theme" in shown
+    assert ".claude" not in "".join(
+        str(file.path) for file in list_files_needing_trust(tmp_path / "w", tmp_path)
+    )
     assert "mcpServers.c.trust doesn't count: only your own settings" in shown
     assert "not used: unknown setting mcpServers.c.odd" in shown
     assert (

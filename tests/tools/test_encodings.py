@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tool_calls import Calls
 
-from interlock.state.workspace import FileConventions
+from interlock.state.workspace import ConfirmedEncoding, FileConventions
 from interlock.tools.file_content import TextFile, TextNotWritable, compare_texts, decode_text_file
 from interlock.tools.matcher.edit import apply_spans
 from interlock.tools.matcher.windows import Span
@@ -156,7 +156,7 @@ def test_new_text_is_not_written_in_a_guess_until_a_person_confirms_it(call: Cal
         "replace", file_path="b.ini", old_string="name=テスト\nmode=1", new_string="name=テスト\nmode=2"
     )
     assert (call.folder / "b.ini").read_bytes() == SJIS.replace(b"1", b"2")
-    call.context.workspace.confirm_encoding("*.txt", "gbk")
+    call.context.workspace.confirm_encoding(ConfirmedEncoding(pattern="*.txt", encoding="gbk"))
     result = call("replace", file_path="a.txt", old_string="=20", new_string="=20度")
     assert (call.folder / "a.txt").read_bytes() == GBK.replace(b"20", "20度".encode("gbk"))
     assert "+温度=20度" in str(result.meta["diff"])
