@@ -10,6 +10,7 @@ from langgraph.runtime import Runtime
 
 from interlock.prompts import render_prompt
 from interlock.state.context import (
+    CHANGED,
     DESCRIBED,
     UNDONE,
     ContextState,
@@ -23,6 +24,7 @@ from interlock.state.errors import ConfigError
 from interlock.state.events import ErrorEvent, Progress, SystemPromptChanged
 from interlock.state.messages import Message, TextPart, estimate_message_tokens
 from interlock.state.node import node
+from interlock.state.seen import ChangedFile, SeenFile
 from interlock.state.text import estimate_tokens, replace_surrogates
 from interlock.state.turn import TurnState
 
@@ -185,6 +187,9 @@ async def at_files(state: ContextState, runtime: Runtime[Deps]) -> ContextState:
         )
     else:
         head = transcript.append(_replace_system_prompt_if_changed(state, runtime), prompt)
+    runtime.context.journal.seen.record(head, [file for one in named for file in one.seen])
+    if messages and messages[-1].origin in (None, "person"):  # the task loop comes here each turn
+        head = await append_changed_files(head, runtime.context)
     files = [{"path": r.path, "status": r.status, "reason": r.reason} for r in named]
     return {"head": head, "prompt": "", "tokens": tokens, "files": [*state["files"], *files]}
 
@@ -292,6 +297,49 @@ def append_unreported_undos(head: str, deps: Deps) -> str:
     told = deps.transcript.append(head, [Message(role="user", origin="context", content=content)])
     deps.journal.mark_undos_reported(head, told)
     return told
+
+
+async def append_changed_files(head: str, deps: Deps) -> str:
+    """Return the head after telling the model which of the files that it knows have changed, with each short diff."""
+    text, seen = deps.journal.seen.find_recorded_note(head), list[SeenFile]()
+    if text is None:
+        known = deps.journal.seen.list_newest()
+        changed = await deps.toolset.find_changed_files(known, deps.effects.redact) if known else ()
+        text, seen = render_changed_files(changed)
+    if not text:
+        return head
+    parts = (
+        TextPart(text=render_prompt("context/changed_files") + "\n"),
+        TextPart(text=replace_surrogates(text), section=CHANGED),
+    )
+    told = deps.transcript.append(head, [Message(role="user", origin="context", content=parts)])
+    deps.journal.seen.record(told, seen)
+    return told
+
+
+_MOST_CHANGES, _MOST_DIFFS = 50, 12_000
+"""Files named, and characters of all their diffs."""
+
+
+def render_changed_files(changed: Sequence[ChangedFile]) -> tuple[str, list[SeenFile]]:
+    """Return a line for each file, with its diff as long as there is room, and what a model that reads it has seen."""
+    lines: list[str] = []
+    seen: list[SeenFile] = []
+    room = _MOST_DIFFS
+    for change in changed[:_MOST_CHANGES]:
+        now = change.now
+        if not now.digest:
+            lines.append(f"{now.path}: removed")
+        elif change.diff and len(change.diff) <= room:
+            room -= len(change.diff)
+            lines.append(f"{now.path}:\n{change.diff.rstrip()}")
+        else:
+            lines.append(f"{now.path}: changed")
+            now = now.model_copy(update={"how": "told"})
+        seen.append(now)
+    if len(changed) > _MOST_CHANGES:
+        lines.append(f"and {len(changed) - _MOST_CHANGES} more")
+    return "\n".join(lines), seen
 
 
 def has_editor_context(state: TurnState | ContextState, deps: Deps) -> bool:

@@ -10,6 +10,7 @@ from typing_extensions import TypedDict
 
 from interlock.state.messages import Frozen, Part
 from interlock.state.run import HistoryMessage, Labelled, WorkflowInput, WorkflowOutput
+from interlock.state.seen import SeenFile
 from interlock.state.system_prompt import PromptKind
 
 PartName = Literal[
@@ -105,6 +106,8 @@ class Reference:
     """Shown: file, directory, image, pdf. Not shown: missing, refused, left out."""
     reason: str
     parts: tuple[Part, ...] = ()
+    seen: tuple[SeenFile, ...] = ()
+    """The files shown."""
 
 
 @dataclass(frozen=True)
@@ -168,6 +171,8 @@ class Commands(NamedTuple):
 
 UNDONE = "undone"
 """Section of the note on what a person took back."""
+CHANGED = "changed"
+"""Section of the note on files that changed."""
 MEMORY = "memory:"
 """Prefix of section names for memory files in subdirectories."""
 

@@ -18,7 +18,8 @@ from interlock.engine.driver.delegation import RunAgents
 from interlock.engine.read import RunRow, Step
 from interlock.engine.store.chain import SqlChain
 from interlock.engine.store.connection import Connection
-from interlock.engine.store.journal import RecordedEffects, SqlJournal
+from interlock.engine.store.journal import SqlJournal
+from interlock.engine.store.recorded_effects import RecordedEffects
 from interlock.engine.store.run_copies import (
     list_calls_without_intent,
     read_recorded_hook_replies,
@@ -42,6 +43,7 @@ from interlock.services.transcript import ChainTranscript
 from interlock.state.calls import CallKey, CallView, Planned, Preview, ToolResult, error_result
 from interlock.state.checks import CheckEnd, Checks, TestChanges
 from interlock.state.context import (
+    CHANGED,
     MEMORY,
     UNDONE,
     MemoryText,
@@ -57,6 +59,7 @@ from interlock.state.journal import JournalRow
 from interlock.state.messages import Message, TextPart, Usage
 from interlock.state.node import find_node_spec, node
 from interlock.state.run import HookEvent
+from interlock.state.seen import SeenFiles
 from interlock.state.subagent import AgentDefinition, AgentInstance
 from interlock.state.tooling import Tool, ToolRun, Toolset
 
@@ -90,6 +93,8 @@ class ReplayRecord(NamedTuple):
     context: "ContextRecord"
     undone: Mapping[str, Sequence[str]]
     """Record → the notes about undone files that follow it."""
+    changed: Mapping[str, str]
+    """Record → the note about changed files that follows it."""
     results: Mapping[str, ToolResult]
     """Of `read_results_without_intent`."""
     hooks: "RecordedHooks"
@@ -104,11 +109,14 @@ def read_replay_record(services: DriveServices, hooked_events: str) -> ReplayRec
     chain = SqlChain(journal.conn).list_message_records_with_parents(journal.run)
     messages = [(parent, services.transcript.read_message(name)) for name, parent in chain]
     undone: dict[str, list[str]] = {}
+    changed: dict[str, str] = {}
     for parent, message in messages:
         if text := message.part(UNDONE):
             undone.setdefault(parent, []).append(text)
+        if text := message.part(CHANGED):
+            changed.setdefault(parent, text)
     context, agents = collect_recorded_context(messages), collect_recorded_agents(m for _, m in messages)
-    return ReplayRecord(context, undone, read_results_without_intent(journal), hooks, agents)
+    return ReplayRecord(context, undone, changed, read_results_without_intent(journal), hooks, agents)
 
 
 def collect_recorded_agents(messages: Iterable[Message]) -> dict[str, AgentDefinition]:
@@ -133,7 +141,9 @@ def replace_tools_and_hooks_with_record(services: DriveServices, record: ReplayR
         hash_prompts("context"),
     )
     transcript.recorded = partial(_use_recorded_context_message, record.context.messages, same_context)
-    kept = RecordedJournal(**{name: getattr(journal, name) for name in _JOURNAL}, recorded=record.undone)
+    parts = {name: getattr(journal, name) for name in _JOURNAL}
+    kept = RecordedJournal(**parts, recorded=record.undone)
+    kept.seen.recorded_notes = record.changed
     toolset, hooks = RecordedToolset(services.deps.toolset, record.results), record.hooks
     deps = replace(services.deps, journal=kept, toolset=toolset, hooks=hooks, snapshots=NoSnapshots())
     deps = replace(deps, checks=hooks.make_recorded_checks(services.deps.checks))
@@ -273,7 +283,12 @@ class RecordedToolset:
         error = self._recorded_error(call)
         return str(error["message"]) if error.get("type") == "invalid_tool_params" else None
 
-    async def preview_call(self, call: CallView, earlier: Sequence[CallView]) -> Preview:  # noqa: ARG002 - as Toolset
+    async def preview_call(
+        self,
+        call: CallView,
+        earlier: Sequence[CallView],  # noqa: ARG002 - as Toolset
+        seen: SeenFiles | None = None,  # noqa: ARG002 - as Toolset
+    ) -> Preview:
         error = self._recorded_error(call)
         refused = error.get("type") in (
             None,
@@ -372,7 +387,7 @@ class RecordedChecks:
 class NoSnapshots:
     """Does nothing: a replay changes no files."""
 
-    async def snapshot_before_call(self, key: CallKey) -> None: ...
+    async def snapshot_before_call(self, key: CallKey, changes: str = "") -> None: ...
 
     async def snapshot_after_call(self, key: CallKey, changed: str = "") -> None: ...
 

@@ -79,7 +79,7 @@ class DefinitionFile:
         if info.st_size > LARGEST:
             raise ValueError(f"it is larger than {LARGEST:,} bytes")
         self._require_allowed_place()
-        return read_file(self.path, LARGEST).decode("utf-8-sig")
+        return read_file(self.path, LARGEST).decode().removeprefix("\ufeff")
 
     def _require_allowed_place(self) -> None:
         """Raise `ValueError` if a project's file leads outside of its repository, or to what may hold secrets."""
