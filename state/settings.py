@@ -160,7 +160,7 @@ class FileFiltering(Section):
     respect_git_ignore: bool = Field(True, alias="respectGitIgnore")
     """Skip files that git ignores."""
     respect_gemini_ignore: bool = Field(True, alias="respectGeminiIgnore")
-    """Skip files listed in `.geminiignore`."""
+    """Skip files that `.geminiignore`, another agent's ignore file or Claude Code's `Read(…)` denials hide."""
     custom_ignore_files: list[str] = Field(default_factory=list[str], alias="customIgnoreFilePaths")
     """More ignore files, relative to the workspace."""
 
