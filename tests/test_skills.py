@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import re
 from copy import copy
 from pathlib import Path
@@ -204,3 +205,15 @@ def test_a_skill_of_a_folder_below_is_named_when_the_model_works_there(
     assert read(place, {"name": "apps/web:deploy"})["status"] == "error", "untrusted"
     outside = read(place, {"name": "../x:deploy"}, skip_trust=True)
     assert "no skill has this name" in outside["error"]["message"]
+
+
+def test_links_that_multiply_are_followed_once(place: Place) -> None:
+    top = place.folder / "user/.claude/skills"
+    skill(place.folder / "user", "mine")
+    for one in range(12):
+        for other in range(12):
+            (top / f"d{one}").mkdir(parents=True, exist_ok=True)
+            (top / f"d{one}/to{other}").symlink_to(f"../d{other}")
+    put(top / "d11/s/SKILL.md", "---\ndescription: d\n---\nDo.")
+    os.mkfifo(top / "d3/SKILL.md")
+    assert declared(place).count("- s: d") == 1
