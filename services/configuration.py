@@ -171,7 +171,9 @@ class Configuration:
         return (
             []
             if self.is_workspace_trusted
-            else ignored_files_warning(list_files_needing_trust(*self._at), self._at[0])
+            else ignored_files_warning(
+                list_files_needing_trust(*self._at, self.loaded_settings.settings.context), self._at[0]
+            )
         )
 
     def load_as_if_trusted(self) -> "Configuration":

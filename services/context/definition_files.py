@@ -7,7 +7,8 @@ from stat import S_ISREG
 from typing import Generic, NamedTuple, TypeVar
 
 from interlock.services.config.settings import FOLDERS
-from interlock.services.context.memory import find_git_root, resolve_readable_in_roots
+from interlock.services.context.imports import resolve_readable_in_roots
+from interlock.services.context.memory import find_git_root
 from interlock.services.files.agent_files import AgentFileKind, AgentFiles, find_agent_files
 from interlock.services.files.disk import read_file
 from interlock.services.files.filesystem import UnreadableError

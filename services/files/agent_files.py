@@ -106,8 +106,11 @@ def find_matching_files(base: Path, pattern: str, without: tuple[str, ...] = ())
     """Yield the files below a folder that a pattern of the table matches, sorted, at most 500.
 
     `without`: names of folders, directly in the pattern's first folder, that aren't looked into."""
+    if "*" not in pattern:
+        yield from [base / pattern] * is_file(base / pattern)
+        return
     parts = pattern.split("/")
-    fixed = next((place for place, part in enumerate(parts) if "*" in part), len(parts) - 1)
+    fixed = next(place for place, part in enumerate(parts) if "*" in part)
     folder, rest = base.joinpath(*parts[:fixed]), parts[fixed:]
     yield from islice(_match_below(str(folder), rest, 0, set(), frozenset(without)), _MOST)
 
