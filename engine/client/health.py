@@ -212,9 +212,8 @@ def _check_context_files_and_extensions(configuration: "Configuration") -> Itera
 
     (modes, problems), settings = configuration.modes, configuration.loaded_settings.settings
     slugs, sources = [mode.slug for mode in modes.list_modes()], configuration.sources
-    names = settings.context.file_names
     for one in describe_instruction_files(
-        sources.root, sources.home, names, slugs, configuration.is_workspace_trusted
+        sources.root, sources.home, settings.context, slugs, configuration.is_workspace_trusted
     ):
         yield Finding("ok" if one.used else "note", one.what, abbreviate_home(one.text))
     yield from (Finding("note", "modes", abbreviate_home(problem)) for problem in problems)
