@@ -129,7 +129,10 @@ class Configuration:
         counts = {p: is_trusted(p, home) if decided is None else decided for p in parents}
         trusted, above = self.is_workspace_trusted, [p for p in parents if counts[p]]
         ignored = [*([] if trusted else [root]), *(p for p in parents if not counts[p])]
-        return Folders(root, home, trusted, tuple(above), tuple(ignored))
+        off = frozenset(
+            kind for kind, on in self.loaded_settings.settings.context.read.model_dump().items() if not on
+        )
+        return Folders(root, home, trusted, tuple(above), tuple(ignored), off)
 
     @_cached_property_tracking_reads
     def agents(self) -> "Loaded[AgentDefinition]":

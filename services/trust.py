@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from interlock.services.config.claude_settings import read_claude_settings
-from interlock.services.config.formats import load_dotenv, parse_yaml, split_front_matter
+from interlock.services.config.formats import load_dotenv, parse_yaml
 from interlock.services.config.server_files import FORMATS, find_server_format, read_server_tables
 from interlock.services.config.settings import FOLDERS, load_settings, read_json_object
 from interlock.services.files.agent_files import (
@@ -38,7 +38,6 @@ from interlock.services.policy.claude_permissions import (
 )
 from interlock.services.policy.rule_files import list_workspace_rule_files
 from interlock.services.secrets.environment import is_secret_name
-from interlock.state.command import split_template
 from interlock.state.errors import ConfigError
 from interlock.state.names import LISTING
 from interlock.state.settings import ContextSettings
@@ -76,10 +75,7 @@ def _describe_contents(file: Path) -> Iterable[str]:
         return ["Python code, which runs with your rights"]
     text = read_file(file).decode("utf-8-sig")
     if file.suffix == ".toml":
-        return _describe_rules_or_command(dict_or_empty(tomllib.loads(text)))
-    if file.suffix == ".md":
-        front = split_front_matter(text)[0]
-        return _describe_values({key: value for key, value in front.items() if key != "description"})
+        return _describe_rules(dict_or_empty(tomllib.loads(text)))
     if file.name == ".roomodes":
         return _describe_values(dict_or_empty(parse_yaml(text)))
     return _describe_env_variables(text) if file.name == ".env" else []
@@ -163,17 +159,14 @@ def _describe_other_keys(entry: Mapping[str, Any], described_keys: Iterable[str]
     return f" ({'; '.join(rest)})" if rest else ""
 
 
-def _describe_rules_or_command(data: Mapping[str, Any]) -> Iterator[str]:
-    """Of a file of rules, or of a command."""
+def _describe_rules(data: Mapping[str, Any]) -> Iterator[str]:
+    """Of a file of rules."""
     for rule in map(dict_or_empty, _to_list(data.get("rule"))):
         about = [
             f"{name}={_format_value(value)}" for name, value in _iterate_leaves(rule) if name != "decision"
         ]
         yield f"rule {rule.get('decision', '?')}: {'; '.join(about)}"
-    if isinstance(prompt := data.get("prompt"), str):
-        yield from (f"runs !{{{piece.text}}}" for piece in split_template(prompt) if piece.kind == "shell")
-    known = {"rule", "prompt", "description"}
-    yield from _describe_values({key: value for key, value in data.items() if key not in known})
+    yield from _describe_values({key: value for key, value in data.items() if key != "rule"})
 
 
 def _describe_env_variables(text: str) -> Iterator[str]:
@@ -645,7 +638,11 @@ def _describe_file_with_counts(file: ProjectFile, root: Path) -> str:
     kinds = [line.split(" ", 1)[0] for line in file.runs]
     counts = [
         f"{n} {word}{'s' if n > 1 else ''}"
-        for word, n in (("hook", kinds.count("hook")), ("MCP server", kinds.count("MCP")))
+        for word, n in (
+            ("hook", kinds.count("hook")),
+            ("MCP server", kinds.count("MCP")),
+            ("permission", kinds.count("permission")),
+        )
         if n
     ]
     return display_path(file.path, root) + (f" ({', '.join(counts)})" if counts else "")

@@ -172,6 +172,12 @@ class ReadSettings(Section):
     """Memory files, such as AGENTS.md and CLAUDE.md."""
     rules: bool = True
     """Rule files, such as .cursor/rules."""
+    skills: bool = True
+    """Skills, such as .claude/skills."""
+    commands: bool = True
+    """Custom commands, such as .claude/commands."""
+    agents: bool = True
+    """Sub-agents, such as .claude/agents."""
 
 
 class ContextSettings(Section):

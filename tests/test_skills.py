@@ -16,8 +16,10 @@ from places import Place
 from scripted import call, says, tools
 
 from interlock.engine import Outcome, resume_sync, run_sync
+from interlock.engine.driver.run_config import load_run_configuration
 from interlock.engine.travel.replay import replay_run
 from interlock.services.context.definition_files import list_within_budget
+from interlock.services.context.definitions import list_definition_uses
 from interlock.services.trust import record_trust_decision
 
 FRONT = "---\nname: {name}\ndescription: How releases are made.\n---\nBump {name}, then tag.\n"
@@ -217,3 +219,14 @@ def test_links_that_multiply_are_followed_once(place: Place) -> None:
     put(top / "d11/s/SKILL.md", "---\ndescription: d\n---\nDo.")
     os.mkfifo(top / "d3/SKILL.md")
     assert declared(place).count("- s: d") == 1
+
+
+def test_a_setting_turns_a_kind_off(place: Place) -> None:
+    assert "- mine: " in declared(place)
+    assert declared(place, overrides={"context": {"read": {"skills": False}}}) == ""
+    options = place.options(overrides={"context": {"read": {"skills": False}}})
+    folders = load_run_configuration(options, place.work).definition_folders
+    (row,) = [
+        use.use for use in list_definition_uses(folders) if use.kind == "skills" and use.use.file.in_home
+    ]
+    assert row.problem == "context.read.skills is false"

@@ -291,7 +291,7 @@ def prepare_run(options: Options, needs_model: bool) -> RunConfig:
         "tools",
         lambda: {
             **build_agent_tools(agents.by_name),
-            **build_skill_tools(skills.by_name, root if trusted else None),
+            **build_skill_tools(skills.by_name, root if trusted and settings.context.read.skills else None),
             **restrict_mode_tools(modes),
         },
     )

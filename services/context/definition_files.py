@@ -32,6 +32,8 @@ class Folders(NamedTuple):
     """Trusted folders above the workspace, up to that of its repository, nearest first."""
     ignored: tuple[Path, ...] = ()
     """Those of the workspace and the folders above it that would count if they were trusted."""
+    off: frozenset[str] = frozenset()
+    """Kinds that the setting `context.read` turns off."""
 
 
 def find_parents_in_repository(root: Path, home: Path) -> list[Path]:
@@ -125,6 +127,8 @@ class Loaded(Generic[T]):
 
 def find_definition_files(kind: AgentFileKind, folders: Folders) -> Iterator[DefinitionFile]:
     """Yield the files of the project, nearest folder first, then those of the home directory; each real file once."""
+    if kind in folders.off:
+        return
     seen: set[Path] = set()
     projects = dict.fromkeys((folders.root, *folders.parents)) if folders.trusted else ()
     for base in (*(base for base in projects if base != folders.home), folders.home):

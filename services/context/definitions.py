@@ -13,6 +13,7 @@ from interlock.services.context.definition_files import (
     DefinitionFile,
     FileUse,
     Folders,
+    find_definition_files,
     find_ignored_files,
     shorten,
 )
@@ -56,6 +57,9 @@ def list_definition_uses(folders: Folders) -> Iterator[DefinitionUse]:
     for use in agents.files:
         yield DefinitionUse("agents", use, _describe_agent(agents.by_name[use.name]) if use.name else ())
     for kind in ("skills", "commands", "agents"):
+        if kind in folders.off:
+            for file in find_definition_files(kind, folders._replace(off=frozenset())):
+                yield DefinitionUse(kind, FileUse(file, "", f"context.read.{kind} is false"), ())
         for file in find_ignored_files(kind, folders):
             yield DefinitionUse(kind, FileUse(file, "", UNTRUSTED), ())
         for base in (folders.root, *folders.parents):

@@ -389,7 +389,8 @@ class WorkspaceContext:
     def _list_skills_near(self, paths: Sequence[str], seen: Collection[str]) -> Iterator[MemoryText]:
         """Yield the skills of folders on the way to some files, once for each folder."""
         root = self.info.workspace
-        folders = list_folders_below_root(paths, self.workspace) if self.trusted else []
+        counts = self.trusted and self.settings.context.read.skills
+        folders = list_folders_below_root(paths, self.workspace) if counts else []
         for folder in folders:
             shown = f"{folder.relative_to(root).as_posix()}/skills"
             if shown not in seen and (text := describe_nested_skills(root, folder)):
