@@ -632,7 +632,11 @@ def _describe_file_with_counts(file: ProjectFile, root: Path) -> str:
     kinds = [line.split(" ", 1)[0] for line in file.runs]
     counts = [
         f"{n} {word}{'s' if n > 1 else ''}"
-        for word, n in (("hook", kinds.count("hook")), ("MCP server", kinds.count("MCP")))
+        for word, n in (
+            ("hook", kinds.count("hook")),
+            ("MCP server", kinds.count("MCP")),
+            ("permission", kinds.count("permission")),
+        )
         if n
     ]
     return display_path(file.path, root) + (f" ({', '.join(counts)})" if counts else "")

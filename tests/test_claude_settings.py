@@ -196,6 +196,7 @@ def test_doctor_has_a_row_for_each_file_of_another_agent_used_or_not(
     work = tree(tmp_path / "work", files)
     rows = run("doctor").out
     assert f"{work}/.cursor/mcp.json: not used; the folder isn't trusted" in rows
+    assert ".claude/settings.json (3 permissions)" in rows
     run("trust", "--yes")
     rows = run("doctor").out
     for line in (
