@@ -10,13 +10,14 @@ from langgraph.runtime import Runtime
 
 from interlock.prompts import render_prompt
 from interlock.state.context import (
-    AGENT_FILES,
     CHANGED,
+    DESCRIBED,
     UNDONE,
     ContextState,
     IdeState,
     MemoryText,
     Reference,
+    is_shown_to_task_loop,
 )
 from interlock.state.deps import Deps, Transcript, await_with_notices
 from interlock.state.errors import ConfigError
@@ -122,18 +123,25 @@ async def ide(state: ContextState, runtime: Runtime[Deps]) -> ContextState:
     nondeterministic=True,
 )
 async def memory(state: ContextState, runtime: Runtime[Deps]) -> ContextState:
-    """The workspace's AGENTS.md is left out for the task loop: its system prompt has it."""
+    """The workspace's AGENTS.md and Roo Code's rules are left out for the task loop: its system prompt has them."""
     if _should_skip_context_part("memory", state):
         return {}
     deps = runtime.context
-    elsewhere = AGENT_FILES if state.get("flavour") == "task" else ()
-    files = [file for file in await deps.context.load_memory_files() if file.shown not in elsewhere]
-    if not files:
+    found = await deps.context.load_memory_files()
+    if state.get("flavour") == "task":
+        found = [file for file in found if not is_shown_to_task_loop(file.shown)]
+    if not found:
         return {}
+    files = [file for file in found if file.level != DESCRIBED]
+    described = [f"- {file.shown}: {file.text}" for file in found if file.level == DESCRIBED]
     for file in files:
         if file.problem:
             runtime.stream_writer(ErrorEvent(severity="warning", message=f"{file.shown}: {file.problem}"))
-    text = render_prompt("context/memory", files="\n\n".join(map(format_memory_file, files)))
+    texts = (
+        [render_prompt("context/memory", files="\n\n".join(map(format_memory_file, files)))] if files else []
+    )
+    texts += [render_prompt("context/described_rules", rules="\n".join(described))] if described else []
+    text = "\n\n".join(texts)
     read = [{"path": f.shown, "status": "read", "reason": f"memory file ({f.level})"} for f in files]
     return {**_store_context_part("memory", text, state, deps), "files": [*state["files"], *read]}
 

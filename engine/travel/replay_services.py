@@ -42,7 +42,15 @@ from interlock.services.models.script import ScriptEntry, to_script_entry
 from interlock.services.transcript import ChainTranscript
 from interlock.state.calls import CallKey, CallView, Planned, Preview, ToolResult, error_result
 from interlock.state.checks import CheckEnd, Checks, TestChanges
-from interlock.state.context import CHANGED, MEMORY, UNDONE, MemoryText, SystemFacts
+from interlock.state.context import (
+    CHANGED,
+    MEMORY,
+    UNDONE,
+    MemoryText,
+    SystemFacts,
+    format_trigger,
+    parse_shown_trigger,
+)
 from interlock.state.deps import ContextSource
 from interlock.state.errors import RunError
 from interlock.state.events import Emit
@@ -174,28 +182,37 @@ def _use_recorded_context_message(
 class ContextRecord(NamedTuple):
     messages: Mapping[str, Message]
     """Record → the context message that follows it."""
-    memory: Set[str]
-    """Names of the memory files the run came across."""
+    memory: Mapping[str, str]
+    """Name of each memory or rule file that the run came across → the level of a rule that a path brought along."""
     in_git: bool
     """Whether the model was told of a git repository."""
 
 
 def collect_recorded_context(messages: Iterable[tuple[str, Message]]) -> ContextRecord:
     """Return what messages tell of the context. `messages`: each with the record before it."""
-    found, memory, in_git = dict[str, Message](), set[str](), False
+    found, memory, in_git = dict[str, Message](), dict[str, str](), False
     for parent, message in messages:
         in_git = in_git or (message.role == "system" and bool(message.part("git")))
         if message.origin == "context":
             found.setdefault(parent, message)
-            sections = (part.section or "" for part in message.content if isinstance(part, TextPart))
-            memory |= {name.removeprefix(MEMORY) for name in sections if name.startswith(MEMORY)}
+            parts = [part for part in message.content if isinstance(part, TextPart) and part.section]
+            for part in parts:
+                name = (part.section or "").removeprefix(MEMORY)
+                if name != part.section:
+                    memory[name] = parse_shown_trigger(name, part.text)
     return ContextRecord(found, memory, in_git)
+
+
+def _stands_in(name: str, folders: Set[str]) -> bool:
+    """Return whether a memory file stands in one of some folders, or in its folder `.claude`."""
+    folder = PurePath(name).parent
+    return folder.as_posix() in folders or (folder.name == ".claude" and folder.parent.as_posix() in folders)
 
 
 class RecordedContext:
     """Today's context, but memory files near a call, and a repository that is gone, are the recorded ones."""
 
-    def __init__(self, inner: ContextSource, shown: Set[str], was_in_git: bool) -> None:
+    def __init__(self, inner: ContextSource, shown: Mapping[str, str], was_in_git: bool) -> None:
         self._inner, self._shown, self._was_in_git = inner, shown, was_in_git
 
     def system_prompt_facts(self) -> SystemFacts:
@@ -207,7 +224,12 @@ class RecordedContext:
     ) -> Sequence[MemoryText]:
         """The files by name; their texts come from the record when they are appended."""
         met = {folder.as_posix() for path in paths for folder in (PurePath(path), *PurePath(path).parents)}
-        named = sorted(name for name in self._shown - {*seen} if PurePath(name).parent.as_posix() in met)
+        triggers = {format_trigger(path) for path in paths}
+        named = sorted(
+            name
+            for name, trigger in self._shown.items()
+            if name not in seen and (trigger in triggers if trigger else _stands_in(name, met))
+        )
         return [MemoryText(name, "", "") for name in named]
 
     def __getattr__(self, name: str) -> Any:

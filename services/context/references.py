@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from interlock.services.context.memory import blank_code_spans
+from interlock.services.context.imports import blank_code_spans
 from interlock.state.calls import ToolError
 from interlock.state.context import Reference
 from interlock.state.deps import StopFlag
