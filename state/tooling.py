@@ -351,7 +351,7 @@ class Toolset(Protocol):
         ...
 
     async def find_changed_files(
-        self, known: Sequence[SeenFile], redact: Callable[[str], str]
+        self, known: Sequence[SeenFile], seen_files: SeenFiles
     ) -> Sequence[ChangedFile]:
         """Those of the files that are no longer as they were last seen, or as a model was told."""
         ...
