@@ -232,7 +232,9 @@ class Reaper:
 
     def find_names_left_running(self) -> str:
         """Return the names of the programs that run on though the command has ended, a few of them."""
-        if self.empty or not self._contained:
+        if (
+            self.empty or self._sandboxed or not self._contained
+        ):  # a sandbox ends its own, and only it is seen
             return ""
         names: dict[str, None] = {}
         for pid in _map_descendants_to_process_groups(os.getpid()):
