@@ -49,6 +49,8 @@ class ProcessEnd:
     """Why `full_output` is missing or incomplete; else empty."""
     excess: str = ""
     """The resource it overused, if that is why it was killed."""
+    left_running: str = ""
+    """Names of the programs that the command left running, and that were ended with it; unknown in a sandbox."""
     hint: str = ""
     """Set when the sandbox may have caused the failure: what it withholds from commands."""
 
