@@ -24,6 +24,7 @@ from interlock.state.events import Emit
 from interlock.state.forms import FilledForm
 from interlock.state.messages import Feature, Message, ToolDeclaration
 from interlock.state.search import CodeIndex
+from interlock.state.seen import ChangedFile, SeenFile, SeenFiles
 from interlock.state.settings import Settings
 from interlock.state.workspace import NO_CONVENTIONS, ConfirmedEncoding, FileConventions, Workspace
 
@@ -48,6 +49,8 @@ class ProcessEnd:
     """Why `full_output` is missing or incomplete; else empty."""
     excess: str = ""
     """The resource it overused, if that is why it was killed."""
+    left_running: str = ""
+    """Names of the programs that the command left running, and that were ended with it; unknown in a sandbox."""
     hint: str = ""
     """Set when the sandbox may have caused the failure: what it withholds from commands."""
 
@@ -134,6 +137,8 @@ class ToolContext:
     """Name → text of `prompts/instructions/NAME.md`."""
     index: Callable[[], CodeIndex] | None = None
     """The index of the workspace's code, loaded on first use."""
+    seen: SeenFiles | None = None
+    """What the conversation knows of files; None: there is no conversation."""
     accepts_guess: bool = False
     """Whether new text may be written in a guessed encoding: when a person is shown what it would be."""
     ask: "AskModel | None" = None
@@ -182,6 +187,8 @@ class FileChange(BaseModel, defer_build=True):
     diff: str
     how: str = ""
     """What found the place of the change."""
+    part: bool = False
+    """The model knows only some of the file's text."""
 
 
 def make_run_that_returns(result: ToolResult) -> "Run":
@@ -273,6 +280,8 @@ class ToolRun:
     shown: str = ""
     """The preview a person approved; empty: no approval was needed."""
     reach: Reach = "approved"
+    seen: SeenFiles | None = None
+    """What the conversation knows of files; None: there is no conversation."""
 
 
 @dataclass(frozen=True)
@@ -315,8 +324,10 @@ class Toolset(Protocol):
         """One line for people."""
         ...
 
-    async def preview_call(self, call: CallView, earlier: Sequence[CallView]) -> Preview:
-        """What the call would do after the `earlier` calls of its batch."""
+    async def preview_call(
+        self, call: CallView, earlier: Sequence[CallView], seen: SeenFiles | None = None
+    ) -> Preview:
+        """What the call would do after the `earlier` calls of its batch. `seen`: as in `ToolRun`."""
         ...
 
     async def read_file_to_edit(self, call: CallView, earlier: Sequence[CallView]) -> TargetFile | ToolResult:
@@ -337,6 +348,12 @@ class Toolset(Protocol):
 
     def current_file_digest(self, planned_path: str) -> str | None:
         """sha256 of a file's current bytes; None: no file."""
+        ...
+
+    async def find_changed_files(
+        self, known: Sequence[SeenFile], seen_files: SeenFiles
+    ) -> Sequence[ChangedFile]:
+        """Those of the files that are no longer as they were last seen, or as a model was told."""
         ...
 
 

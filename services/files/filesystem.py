@@ -110,9 +110,17 @@ def remove_temporary_file(place: "OpenDirEntry", key: "CallKey") -> None:
     _remove_if_exists(place.directory, temporary_path(Path(place.name), key).name)
 
 
-def write_atomically(place: "OpenDirEntry", data: bytes, key: "CallKey", *, private: bool = False) -> None:
+def write_atomically(
+    place: "OpenDirEntry",
+    data: bytes,
+    key: "CallKey",
+    *,
+    private: bool = False,
+    check: Callable[[], None] = lambda: None,
+) -> None:
     """Replace a file's bytes, keeping its mode, or create it (`private`: for its owner alone). Durable on return.
 
+    `check`: called right before the file is replaced; what it raises leaves the file unchanged.
     Only this name is replaced: other hard links to the file keep the old bytes. Raises OSError (full disk, missing
     permission), leaving the file unchanged and no leftovers.
     """
@@ -122,7 +130,7 @@ def write_atomically(place: "OpenDirEntry", data: bytes, key: "CallKey", *, priv
         mode = stat.S_IMODE(stat_refusing_links(place).st_mode)
     except FileNotFoundError:
         mode = CLOSED_FILE if private else None
-    _replace_durably(place, data, temporary_path(Path(place.name), key).name, mode)
+    _replace_durably(place, data, temporary_path(Path(place.name), key).name, mode, check)
 
 
 def replace_with_file(place: "OpenDirEntry", data: bytes, mode: int) -> None:
@@ -166,9 +174,14 @@ def replace_private_file_holding_lock(path: Path, data: bytes) -> None:
 
 
 @contextmanager
-def lock_folder(folder: Path, wait_s: float | None = None) -> Generator[None]:
-    """Hold an exclusive lock across processes; it dies with its holder. Raise `TimeoutError` after `wait_s`."""
-    handle = os.open(folder, _DIRECTORY)
+def lock_folder(folder: Path | int, wait_s: float | None = None) -> Generator[None]:
+    """Hold an exclusive lock across processes; it dies with its holder. Raise `TimeoutError` after `wait_s`.
+
+    A descriptor may be usable only as `dir_fd`.
+    """
+    handle = (
+        os.open(folder, _DIRECTORY) if isinstance(folder, Path) else os.open(".", _DIRECTORY, dir_fd=folder)
+    )
     until = None if wait_s is None else time.monotonic() + wait_s
     try:
         while True:
@@ -185,11 +198,18 @@ def lock_folder(folder: Path, wait_s: float | None = None) -> Generator[None]:
         os.close(handle)
 
 
-def _replace_durably(place: "OpenDirEntry", data: bytes, scratch_name: str, mode: int | None) -> None:
+def _replace_durably(
+    place: "OpenDirEntry",
+    data: bytes,
+    scratch_name: str,
+    mode: int | None,
+    check: Callable[[], None] = lambda: None,
+) -> None:
     with sync_directory_on_exit(place.directory):
         _remove_if_exists(place.directory, scratch_name)
         try:
             _write_new_file(place._replace(name=scratch_name), data, mode)
+            check()
             os.replace(scratch_name, place.name, src_dir_fd=place.directory, dst_dir_fd=place.directory)
         except OSError:
             _remove_if_exists(place.directory, scratch_name)
