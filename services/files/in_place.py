@@ -5,6 +5,7 @@ the write is done; what a kill left half-written is put back from it.
 """
 
 import fcntl
+import hashlib
 import os
 import shutil
 import stat
@@ -114,9 +115,7 @@ def restore_from_copies(copies: Path, restore: Callable[[Path, bytes, bytes], bo
 @contextmanager
 def _kept_copies(copies: Path, path: Path, before: bytes, after: bytes) -> Generator[None]:
     """Keep both states of a file while it is written."""
-    from interlock.services.files.filesystem import sha256
-
-    folder = copies / sha256(os.fsencode(path))[:32]
+    folder = copies / hashlib.sha256(os.fsencode(path)).hexdigest()[:32]
     make_private_directory(folder)
     with _locked(folder):
         for name, data in (("before", before), ("after", after), ("path", os.fsencode(path))):
