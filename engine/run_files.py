@@ -125,11 +125,41 @@ class RunFiles:
         for snapshot in call_snapshots:
             if snapshot.before != snapshot.after:
                 found.add_changes(
-                    *(
-                        self.read_snapshot_contents(s or self.finish_restore_and_take_snapshot())
-                        for s in (snapshot.before, snapshot.after)
-                    )
+                    *self._read_contents_around(snapshot), self._planned_paths.get(snapshot.call_key)
                 )
+        return found
+
+    def _read_contents_around(self, snapshot: Snapshot) -> tuple[SnapshotContents, SnapshotContents]:
+        after = snapshot.after or self.finish_restore_and_take_snapshot()
+        return self.read_snapshot_contents(snapshot.before), self.read_snapshot_contents(after)
+
+    @cached_property
+    def _planned_paths(self) -> dict[str, str]:
+        """Key of each call of a file tool → the file that it wrote; what else changed meanwhile isn't its own."""
+        root = Path(self.run.workspace)
+        planned = (
+            (key, root / path) for key, path in list_call_keys_and_planned_paths(self.home, self.run.run)
+        )
+        return {key: str(path.relative_to(root)) for key, path in planned if path.is_relative_to(root)}
+
+    def list_later_calls_by_foreign_change(
+        self, call_snapshots: list[Snapshot], paths: Iterable[str]
+    ) -> dict[str, list[str]]:
+        """Return path → keys of the calls, newest first, that changed it since somebody else did, between two calls."""
+        found: dict[str, list[str]] = {path: [] for path in paths}
+        last: dict[str, SnapshotFile | None] = {}
+        for snapshot in call_snapshots:
+            if snapshot.before == snapshot.after:
+                continue
+            before, after = self._read_contents_around(snapshot)
+            for path, keys in found.items():
+                was, now = before.files.get(path), after.files.get(path)
+                if was == now:
+                    continue
+                if path in last and last[path] != was:
+                    keys.clear()
+                keys.insert(0, snapshot.call_key)
+                last[path] = now
         return found
 
     def find_paths_generated_by_calls(self, call_snapshots: Iterable[Snapshot]) -> set[str]:
@@ -150,14 +180,10 @@ class RunFiles:
             & changed
         )
 
-    @cached_property
+    @property
     def paths_written_by_tools(self) -> set[str]:
         """What file tools wrote."""
-        root = Path(self.run.workspace)
-        planned = list_call_keys_and_planned_paths(self.home, self.run.run)
-        return {
-            str((root / path).relative_to(root)) for _, path in planned if (root / path).is_relative_to(root)
-        }
+        return {*self._planned_paths.values()}
 
     def diff_each_call(self, call_snapshots: Sequence[Snapshot]) -> Iterator[str]:
         """The diff of each of these calls, in their order, as git shows it; each has the state after it."""
@@ -202,6 +228,8 @@ class RunFiles:
         for path in changed & self.find_paths_generated_by_calls(call_snapshots):
             del done.first[path], done.last[path]
             changed.remove(path)
+        if between := {path for path in changed if now.files.get(path) == done.last[path]}:
+            raise UserError(self._describe_versions_between(call_snapshots, sorted(between)))
         if changed:
             raise UserError(
                 f"{_format_paths(sorted(changed))} changed since, by somebody else or by a later call, so nothing was "
@@ -219,6 +247,22 @@ class RunFiles:
             )
         return work
 
+    def _describe_versions_between(self, call_snapshots: list[Snapshot], paths: list[str]) -> str:
+        """Say that somebody else changed these files between two calls, and how to get what they wrote."""
+        from interlock.engine.read.calls import list_calls
+
+        numbers = {call.key: number for number, call in enumerate(list_calls(self.home, self.run.run), 1)}
+        later = self.list_later_calls_by_foreign_change(call_snapshots, paths)
+        keys = {key for keys in later.values() for key in keys if key in numbers}
+        undo = [
+            f"interlock undo {self.run.run} --call {n}"
+            for n in sorted((numbers[k] for k in keys), reverse=True)
+        ]
+        return (
+            f"Somebody else changed {_format_paths(paths)} between two calls of this run, so nothing was undone. "
+            f"To get that version back: {'; then '.join(undo)}"
+        )
+
 
 @dataclass
 class TouchedPaths:
@@ -231,8 +275,9 @@ class TouchedPaths:
     folders_made: set[str] = field(default_factory=set[str])
     folders_gone: dict[str, int] = field(default_factory=dict[str, int])
 
-    def add_changes(self, before: SnapshotContents, after: SnapshotContents) -> None:
-        for path in before.files.keys() | after.files.keys():
+    def add_changes(self, before: SnapshotContents, after: SnapshotContents, only: str | None = None) -> None:
+        """`only`: the one file that the call wrote."""
+        for path in {only} if only is not None else before.files.keys() | after.files.keys():
             was, now = before.files.get(path), after.files.get(path)
             if was == now:
                 continue

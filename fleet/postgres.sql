@@ -240,6 +240,18 @@ create table if not exists undone (
     record text collate "C",
     primary key (run, seq)
 );
+create table if not exists seen_files (
+    run text collate "C" not null,
+    agent text collate "C" not null,
+    path text collate "C" not null,
+    seq bigint not null,
+    record text collate "C" not null,
+    digest text collate "C" not null,
+    how text collate "C" not null,
+    body bytea,
+    at double precision not null,
+    primary key (run, agent, path, seq)
+);
 create table if not exists traces (
     run text collate "C" primary key,
     trace text collate "C" not null,

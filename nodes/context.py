@@ -9,12 +9,22 @@ from typing import Any
 from langgraph.runtime import Runtime
 
 from interlock.prompts import render_prompt
-from interlock.state.context import AGENT_FILES, UNDONE, ContextState, IdeState, MemoryText, Reference
+from interlock.state.context import (
+    CHANGED,
+    DESCRIBED,
+    UNDONE,
+    ContextState,
+    IdeState,
+    MemoryText,
+    Reference,
+    is_shown_to_task_loop,
+)
 from interlock.state.deps import Deps, Transcript, await_with_notices
 from interlock.state.errors import ConfigError
 from interlock.state.events import ErrorEvent, Progress, SystemPromptChanged
 from interlock.state.messages import Message, TextPart, estimate_message_tokens
 from interlock.state.node import node
+from interlock.state.seen import ChangedFile, SeenFile
 from interlock.state.text import estimate_tokens, replace_surrogates
 from interlock.state.turn import TurnState
 
@@ -113,18 +123,25 @@ async def ide(state: ContextState, runtime: Runtime[Deps]) -> ContextState:
     nondeterministic=True,
 )
 async def memory(state: ContextState, runtime: Runtime[Deps]) -> ContextState:
-    """The workspace's AGENTS.md is left out for the task loop: its system prompt has it."""
+    """The workspace's AGENTS.md and Roo Code's rules are left out for the task loop: its system prompt has them."""
     if _should_skip_context_part("memory", state):
         return {}
     deps = runtime.context
-    elsewhere = AGENT_FILES if state.get("flavour") == "task" else ()
-    files = [file for file in await deps.context.load_memory_files() if file.shown not in elsewhere]
-    if not files:
+    found = await deps.context.load_memory_files()
+    if state.get("flavour") == "task":
+        found = [file for file in found if not is_shown_to_task_loop(file.shown)]
+    if not found:
         return {}
+    files = [file for file in found if file.level != DESCRIBED]
+    described = [f"- {file.shown}: {file.text}" for file in found if file.level == DESCRIBED]
     for file in files:
         if file.problem:
             runtime.stream_writer(ErrorEvent(severity="warning", message=f"{file.shown}: {file.problem}"))
-    text = render_prompt("context/memory", files="\n\n".join(map(format_memory_file, files)))
+    texts = (
+        [render_prompt("context/memory", files="\n\n".join(map(format_memory_file, files)))] if files else []
+    )
+    texts += [render_prompt("context/described_rules", rules="\n".join(described))] if described else []
+    text = "\n\n".join(texts)
     read = [{"path": f.shown, "status": "read", "reason": f"memory file ({f.level})"} for f in files]
     return {**_store_context_part("memory", text, state, deps), "files": [*state["files"], *read]}
 
@@ -170,6 +187,9 @@ async def at_files(state: ContextState, runtime: Runtime[Deps]) -> ContextState:
         )
     else:
         head = transcript.append(_replace_system_prompt_if_changed(state, runtime), prompt)
+    runtime.context.journal.seen.record(head, [file for one in named for file in one.seen])
+    if messages and messages[-1].origin in (None, "person"):  # the task loop comes here each turn
+        head = await append_changed_files(head, runtime.context)
     files = [{"path": r.path, "status": r.status, "reason": r.reason} for r in named]
     return {"head": head, "prompt": "", "tokens": tokens, "files": [*state["files"], *files]}
 
@@ -277,6 +297,49 @@ def append_unreported_undos(head: str, deps: Deps) -> str:
     told = deps.transcript.append(head, [Message(role="user", origin="context", content=content)])
     deps.journal.mark_undos_reported(head, told)
     return told
+
+
+async def append_changed_files(head: str, deps: Deps) -> str:
+    """Return the head after telling the model which of the files that it knows have changed, with each short diff."""
+    text, seen = deps.journal.seen.find_recorded_note(head), list[SeenFile]()
+    if text is None:
+        known = deps.journal.seen.list_newest()
+        changed = await deps.toolset.find_changed_files(known, deps.effects.redact) if known else ()
+        text, seen = render_changed_files(changed)
+    if not text:
+        return head
+    parts = (
+        TextPart(text=render_prompt("context/changed_files") + "\n"),
+        TextPart(text=replace_surrogates(text), section=CHANGED),
+    )
+    told = deps.transcript.append(head, [Message(role="user", origin="context", content=parts)])
+    deps.journal.seen.record(told, seen)
+    return told
+
+
+_MOST_CHANGES, _MOST_DIFFS = 50, 12_000
+"""Files named, and characters of all their diffs."""
+
+
+def render_changed_files(changed: Sequence[ChangedFile]) -> tuple[str, list[SeenFile]]:
+    """Return a line for each file, with its diff as long as there is room, and what a model that reads it has seen."""
+    lines: list[str] = []
+    seen: list[SeenFile] = []
+    room = _MOST_DIFFS
+    for change in changed[:_MOST_CHANGES]:
+        now = change.now
+        if not now.digest:
+            lines.append(f"{now.path}: removed")
+        elif change.diff and len(change.diff) <= room:
+            room -= len(change.diff)
+            lines.append(f"{now.path}:\n{change.diff.rstrip()}")
+        else:
+            lines.append(f"{now.path}: changed")
+            now = now.model_copy(update={"how": "told"})
+        seen.append(now)
+    if len(changed) > _MOST_CHANGES:
+        lines.append(f"and {len(changed) - _MOST_CHANGES} more")
+    return "\n".join(lines), seen
 
 
 def has_editor_context(state: TurnState | ContextState, deps: Deps) -> bool:

@@ -175,7 +175,8 @@ async def before_agent(state: MainState, runtime: Runtime[Deps]) -> MainState:
     if end := end_prompt_if_hook_refuses("BeforeAgent", outcome, "the prompt", runtime):
         if end["turn_status"] == "stopped_by_hook":
             return {**end}
-        without = _head_before_prompt(state["head"], transcript)
+        without, *removed = _records_from_before_prompt(state["head"], transcript)
+        runtime.context.journal.seen.forget(removed)
         return {**end, "head": without, "prompt": state["asked"]}
     passed: MainState = {"label": "passed", "hook_stage": "admitted"}
     if outcome.context:
@@ -183,12 +184,11 @@ async def before_agent(state: MainState, runtime: Runtime[Deps]) -> MainState:
     return passed
 
 
-def _head_before_prompt(head: str, transcript: Transcript) -> str:
-    """The head before the prompt and its files."""
-    ids = transcript.record_ids(head, 4)
-    while transcript.read_message(ids[-1]).origin == "context":
-        ids.pop()
-    return ids[-2]
+def _records_from_before_prompt(head: str, transcript: Transcript) -> list[str]:
+    """The record before the prompt, the prompt, and what came with it: files, and what changed."""
+    ids = transcript.record_ids(head, 5)
+    prompt = max(n for n, one in enumerate(ids) if transcript.read_message(one).origin != "context")
+    return ids[prompt - 1 :]
 
 
 @node(reads=("head",), writes=("head",))

@@ -20,6 +20,7 @@ from interlock.nodes.tools_results import (
     WITHOUT_RUN,
     answer_call_without_running,
     call_status_after_events,
+    find_seen_files,
     load_deps_key_and_call,
     load_earlier_calls,
     record_person_decision,
@@ -68,7 +69,7 @@ async def request_approval(state: DecideState, runtime: Runtime[Deps]) -> Decide
     risk = require_tool_info(deps, call).risk
     verdict = Verdict.model_validate(state["verdict"])
     earlier = load_earlier_calls(deps, key.message, key.index)
-    preview = await deps.toolset.preview_call(call, earlier)
+    preview = await deps.toolset.preview_call(call, earlier, find_seen_files(deps, key))
     if preview.problem is not None:
         refusal = _preview_problem_result(preview, can_trust_previews(deps, earlier))
         return answer_call_without_running(deps, state, call, refusal, "answered")
@@ -112,7 +113,8 @@ def _editable_parameter_names(deps: Deps, call: CallView) -> tuple[str, ...]:
 def _preview_problem_result(preview: Preview, is_final: bool) -> ToolResult:
     """What can't be previewed can't be approved, so it isn't run, even if earlier calls might make it possible."""
     later = "" if is_final else " " + load_prompt("run/call_too_early").render()
-    return error_result(preview.code or "not_possible", f"{preview.problem}{later}")
+    result = error_result(preview.code or "not_possible", f"{preview.problem}{later}")
+    return result.model_copy(update={"seen": preview.seen})
 
 
 def _approval_request_reason(state: DecideState, verdict: Verdict) -> str:

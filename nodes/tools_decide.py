@@ -18,6 +18,7 @@ from interlock.nodes.tools_results import (
     WITHOUT_RUN,
     answer_call_without_running,
     build_tool_result_event,
+    find_seen_files,
     format_hook_names,
     load_deps_key_and_call,
     load_earlier_calls,
@@ -304,7 +305,8 @@ async def _should_correct_edit(deps: Deps, state: DecideState, call: CallView) -
     earlier = load_earlier_calls(deps, state["message"], state["index"])
     if state.get("edit_status") or not can_trust_previews(deps, earlier):
         return False
-    return (await deps.toolset.preview_call(call, earlier)).code == "no_occurrence"
+    seen = find_seen_files(deps, call_key_from_state(state))
+    return (await deps.toolset.preview_call(call, earlier, seen)).code == "no_occurrence"
 
 
 @node(

@@ -19,6 +19,7 @@ from interlock.nodes.tools_results import (
     MODES,
     build_tool_result_event,
     call_status_after_events,
+    find_seen_files,
     load_deps_key_and_call,
     load_filled_forms,
     mode_refusal_or_noop_result,
@@ -75,7 +76,8 @@ async def run_tool(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState:
             _approved_preview_and_private_reach(deps, state, info, call),
             load_filled_forms(deps, state),
         )
-        run = ToolRun(key, call, runtime.stream_writer, left, given=filled, shown=shown, reach=reach)
+        emit, seen = runtime.stream_writer, find_seen_files(deps, key)
+        run = ToolRun(key, call, emit, left, given=filled, shown=shown, reach=reach, seen=seen)
         result = await _journal_intent_and_run(
             runtime, info, run, row, person_was_asked=bool(state["approval"])
         )
@@ -83,7 +85,8 @@ async def run_tool(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState:
             # No result is known: the intent stays open, and a person is asked.
             return {"label": "unknown outcome", "cause": result.content[:_CAUSE]}
         meta = {"duration_ms": round((time.monotonic() - started) * 1000), **result.meta}
-        result = result.model_copy(update={"meta": meta})
+        seen = () if is_output_too_long(deps, call, result) else result.seen  # what is shortened isn't shown
+        result = result.model_copy(update={"meta": meta, "seen": seen})
     deps.journal.record_result(key, call, result)
     written = info.effect == "file" and result.status == "success"
     await deps.snapshots.snapshot_after_call(key, str(result.meta.get("path", "")) if written else "")
@@ -138,7 +141,8 @@ async def _journal_intent_and_run(
                 )
         changes = person_was_asked or info.effect == "file"
         if changes or not await asyncio.to_thread(deps.policy.is_read_only_command, run.call):
-            await deps.snapshots.snapshot_before_call(run.key)
+            only = (deps.toolset.written_paths(run.call) or [""])[0] if info.effect == "file" else ""
+            await deps.snapshots.snapshot_before_call(run.key, only)
         deps.journal.record_intent(run.key, run.call, planned)
     work = deps.toolset.run_call(replace(run, planned=planned))
     return await (await_despite_cancel(work) if info.effect == "file" else work)

@@ -24,6 +24,7 @@ from interlock.state.journal import DecidedBy, DecisionRecord, Journal
 from interlock.state.messages import Message
 from interlock.state.node import require_task_id
 from interlock.state.run import is_hooked
+from interlock.state.seen import SeenFiles
 from interlock.state.tools import DecideState, ExecuteState
 
 CALL = ("message", "index", "attempt")
@@ -43,6 +44,24 @@ def load_deps_key_and_call(state: OneCall, runtime: Runtime[Deps]) -> tuple[Deps
 def load_earlier_calls(deps: Deps, message: str, index: int) -> list[CallView]:
     """The preceding calls of the batch; an edit's preview builds on their results."""
     return [deps.journal.read_call(CallKey(message=message, index=i)) for i in range(index)]
+
+
+def find_seen_files(deps: Deps, key: CallKey) -> SeenFiles | None:
+    """What the model knew of files when it made a call; None: a program made it."""
+    if deps.info.workflow in _GIVEN_CALLS or _is_placed_by_program(deps.transcript, key.message):
+        return None
+    return deps.journal.seen.before(key.message)
+
+
+_GIVEN_CALLS = ("tools", "edit")
+"""Workflows whose calls somebody passes in."""
+
+
+def _is_placed_by_program(transcript: Transcript, record: str) -> bool:
+    """Whether a node of a workflow made the calls of a message (`place_calls`)."""
+    before = transcript.record_ids(record, 2)[:-1]
+    opening = load_prompt("run/placed_calls").render()
+    return any(transcript.read_message(one).text.startswith(opening) for one in before)
 
 
 EXECUTED = tuple(

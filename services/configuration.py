@@ -129,7 +129,10 @@ class Configuration:
         counts = {p: is_trusted(p, home) if decided is None else decided for p in parents}
         trusted, above = self.is_workspace_trusted, [p for p in parents if counts[p]]
         ignored = [*([] if trusted else [root]), *(p for p in parents if not counts[p])]
-        return Folders(root, home, trusted, tuple(above), tuple(ignored))
+        off = frozenset(
+            kind for kind, on in self.loaded_settings.settings.context.read.model_dump().items() if not on
+        )
+        return Folders(root, home, trusted, tuple(above), tuple(ignored), off)
 
     @_cached_property_tracking_reads
     def agents(self) -> "Loaded[AgentDefinition]":
@@ -171,7 +174,9 @@ class Configuration:
         return (
             []
             if self.is_workspace_trusted
-            else ignored_files_warning(list_files_needing_trust(*self._at), self._at[0])
+            else ignored_files_warning(
+                list_files_needing_trust(*self._at, self.loaded_settings.settings.context), self._at[0]
+            )
         )
 
     def load_as_if_trusted(self) -> "Configuration":

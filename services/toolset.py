@@ -1,11 +1,12 @@
 """toolset: the built-in tools as nodes use them: declare, validate, preview, plan, run."""
 
+import asyncio
 import difflib
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, partial
 from typing import Any, cast
 
@@ -28,6 +29,7 @@ from interlock.state.events import Emit, ToolOutput
 from interlock.state.messages import Feature, Message, ModelCall, Models, Reply, ToolDeclaration
 from interlock.state.names import WAIT
 from interlock.state.search import CodeIndex
+from interlock.state.seen import ChangedFile, SeenFile, SeenFiles
 from interlock.state.settings import Settings
 from interlock.state.text import replace_surrogates
 from interlock.state.tooling import Outputs, Processes, TargetFile, Tool, ToolContext, ToolInfo, ToolRun
@@ -229,20 +231,22 @@ class BuiltinToolset:
     def summarize_call(self, call: CallView) -> str:
         return summarize_call(self._names.get(call.name), call)
 
-    async def preview_call(self, call: CallView, earlier: Sequence[CallView]) -> Preview:
+    async def preview_call(
+        self, call: CallView, earlier: Sequence[CallView], seen: SeenFiles | None = None
+    ) -> Preview:
         tool = self._names[call.name]
         try:
-            args = _parse_args(tool, call)
+            args, context = _parse_args(tool, call), replace(self._build_tool_context(call), seen=seen)
             if tool.plan is not None and tool.preview is None:
-                return await self._files.preview_change(
-                    tool, args, self._parse_earlier_file_changes(earlier), self._build_tool_context(call)
-                )
+                changes = self._parse_earlier_file_changes(earlier)
+                return await self._files.preview_change(tool, args, changes, context)
             if tool.preview is not None:
-                return await tool.preview(args, self._build_tool_context(call))
+                return await tool.preview(args, context)
         except Exception as error:
             problem = to_failed_result(call.name, error).content
             if isinstance(error, ToolError):
-                return Preview(text=problem, problem=problem, code=error.kind)
+                shown = tool_error_result(error).seen
+                return Preview(text=problem, problem=problem, code=error.kind, seen=shown)
             return Preview(text=self.summarize_call(call), problem=problem)
         return Preview(text=self.summarize_call(call))
 
@@ -284,6 +288,11 @@ class BuiltinToolset:
     def current_file_digest(self, planned_path: str) -> str | None:
         return self._files.current_file_digest(planned_path)
 
+    async def find_changed_files(
+        self, known: Sequence[SeenFile], redact: Callable[[str], str]
+    ) -> Sequence[ChangedFile]:
+        return await asyncio.to_thread(self._files.find_changed_files, known, redact)
+
     def _parse_earlier_file_changes(self, calls: Sequence[CallView]) -> list[tuple[Tool, BaseModel]]:
         """Return those of a batch's earlier calls that will change files, skipping invalid ones."""
         found: list[tuple[Tool, BaseModel]] = []
@@ -310,6 +319,7 @@ class BuiltinToolset:
             time_left_s=run.time_left_s if run else None,
             shown=run.shown if run else "",
             reach=run.reach if run else "approved",
+            seen=run.seen if run else None,
             ask=partial(self._ask_model, run.key) if run else None,
             index=self.index,
             instructions=lambda name: load_prompt(f"instructions/{name}").render(),

@@ -12,10 +12,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from io import StringIO
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from interlock.services.config.claude_settings import read_claude_settings
-from interlock.services.config.formats import load_dotenv, parse_yaml, split_front_matter
+from interlock.services.config.formats import load_dotenv, parse_yaml
 from interlock.services.config.server_files import FORMATS, find_server_format, read_server_tables
 from interlock.services.config.settings import FOLDERS, load_settings, read_json_object
 from interlock.services.files.agent_files import (
@@ -38,10 +38,13 @@ from interlock.services.policy.claude_permissions import (
 )
 from interlock.services.policy.rule_files import list_workspace_rule_files
 from interlock.services.secrets.environment import is_secret_name
-from interlock.state.command import split_template
 from interlock.state.errors import ConfigError
 from interlock.state.names import LISTING
-from interlock.state.text import dict_or_empty, join_up_to
+from interlock.state.settings import ContextSettings
+from interlock.state.text import dict_or_empty, estimate_tokens, join_up_to
+
+if TYPE_CHECKING:
+    from interlock.services.context.memory import MemoryFile
 
 _TELLING = re.compile(
     r"command|script|hook|url|uri|endpoint|address|host|proxy|webhook|telemetry|header|env|allow|trust|path|director|sandbox",
@@ -72,10 +75,7 @@ def _describe_contents(file: Path) -> Iterable[str]:
         return ["Python code, which runs with your rights"]
     text = read_file(file).decode("utf-8-sig")
     if file.suffix == ".toml":
-        return _describe_rules_or_command(dict_or_empty(tomllib.loads(text)))
-    if file.suffix == ".md":
-        front = split_front_matter(text)[0]
-        return _describe_values({key: value for key, value in front.items() if key != "description"})
+        return _describe_rules(dict_or_empty(tomllib.loads(text)))
     if file.name == ".roomodes":
         return _describe_values(dict_or_empty(parse_yaml(text)))
     return _describe_env_variables(text) if file.name == ".env" else []
@@ -159,17 +159,14 @@ def _describe_other_keys(entry: Mapping[str, Any], described_keys: Iterable[str]
     return f" ({'; '.join(rest)})" if rest else ""
 
 
-def _describe_rules_or_command(data: Mapping[str, Any]) -> Iterator[str]:
-    """Of a file of rules, or of a command."""
+def _describe_rules(data: Mapping[str, Any]) -> Iterator[str]:
+    """Of a file of rules."""
     for rule in map(dict_or_empty, _to_list(data.get("rule"))):
         about = [
             f"{name}={_format_value(value)}" for name, value in _iterate_leaves(rule) if name != "decision"
         ]
         yield f"rule {rule.get('decision', '?')}: {'; '.join(about)}"
-    if isinstance(prompt := data.get("prompt"), str):
-        yield from (f"runs !{{{piece.text}}}" for piece in split_template(prompt) if piece.kind == "shell")
-    known = {"rule", "prompt", "description"}
-    yield from _describe_values({key: value for key, value in data.items() if key not in known})
+    yield from _describe_values({key: value for key, value in data.items() if key != "rule"})
 
 
 def _describe_env_variables(text: str) -> Iterator[str]:
@@ -233,6 +230,33 @@ def record_and_report_new_hooks(root: Path, home: Path, hooks: Iterable[Hook]) -
     return [
         f"{hook.source}: new or changed hook, which runs from now on: {hook.event}: {hook.display_name}"
         for hook in new
+    ]
+
+
+_MEMORY_SEEN = Path(".interlock") / "seen_memory.json"
+"""Below the home directory: directory → memory files that were reported."""
+
+
+def record_and_report_more_memory(root: Path, home: Path, files: Iterable["MemoryFile"]) -> list[str]:
+    """Return a line about the folder's memory files that conversations begin with beside its AGENTS.md or GEMINI.md,
+    which alone were read once; only the first time, as for hooks."""
+    used = [file for file in files if file.level == "project" and not file.unused]
+    more = [file for file in used if file.path.name not in ("AGENTS.md", "AGENTS.override.md", "GEMINI.md")]
+    if not more or len(more) == len(used):
+        return []
+    names = [display_path(file.path, root) for file in more]
+    file, key = home / _MEMORY_SEEN, os.path.realpath(root)
+    if set(names) <= {*_to_list((read_json_object(file) or {}).get(key))}:
+        return []
+    with suppress(OSError):  # unwritable home: reported every time
+        make_private_directory(file.parent)
+        with lock_folder(file.parent):
+            _write_json_through_link(file, {**(read_json_object(file) or {}), key: names})
+    beside = ", ".join(display_path(file.path, root) for file in used if file not in more)
+    tokens = sum(estimate_tokens(file.text) for file in more)
+    return [
+        f"{join_up_to(names, _MOST)}: read beside {beside}, about {tokens:,} tokens more in each conversation."
+        f' To leave them out, set context.fileName to ["AGENTS.md", "GEMINI.md"].'
     ]
 
 
@@ -371,8 +395,12 @@ class ProjectFile(NamedTuple):
     runs: tuple[str, ...] = ()
 
 
-def list_files_needing_trust(root: Path, home: Path) -> list[ProjectFile]:
-    """List workspace files that need trust, except the user's own; includes files read only by later versions."""
+def list_files_needing_trust(
+    root: Path, home: Path, settings: ContextSettings | None = None
+) -> list[ProjectFile]:
+    """List workspace files that need trust, except the user's own; includes files read only by later versions.
+
+    `settings`: what they say of memory and rule files."""
     mine = {real_path(home / folder) for folder in FOLDERS}
     found = [
         file
@@ -385,7 +413,36 @@ def list_files_needing_trust(root: Path, home: Path) -> list[ProjectFile]:
     found += load_dotenv(start=root, home=home, env={}, trusted=False).ignored
     found += list_workspace_rule_files(root, home)
     files = [ProjectFile(file, tuple(describe_file_effects(file))) for file in found]
-    return [*files, *map(ProjectFile, _list_definition_files(root, home))]
+    more = [*_list_definition_files(root, home), *_list_waiting_instructions(root, home, settings)]
+    return [*files, *map(ProjectFile, more)]
+
+
+def _list_waiting_instructions(root: Path, home: Path, settings: ContextSettings | None) -> list[Path]:
+    """Return the memory and rule files that count only in a trusted folder."""
+    from interlock.services.context.instructions import load_instructions
+    from interlock.services.context.memory import UNTRUSTED
+
+    found = load_instructions([root], home, settings or ContextSettings.default(), trusted=False)
+    return [file.path for file in (*found.memory, *found.rules) if file.unused == UNTRUSTED]
+
+
+def _describe_instructions(
+    root: Path, home: Path, settings: ContextSettings | None
+) -> dict[Path, ProjectFile]:
+    """Return what the project's memory and rule files come to in a trusted folder, those of folders below it, too."""
+    from interlock.services.context.instructions import describe_memory_file, describe_rule, load_instructions
+    from interlock.services.context.memory import MemoryFile
+    from interlock.services.context.nested_instructions import find_nested_instructions
+
+    chosen = settings or ContextSettings.default()
+    loaded = load_instructions([root], home, chosen, trusted=True)
+    found: dict[Path, ProjectFile] = {}
+    for file in (*loaded.memory, *loaded.rules, *find_nested_instructions(root, chosen, loaded.included)):
+        is_memory = isinstance(file, MemoryFile)
+        row = describe_memory_file(file, root) if is_memory else describe_rule(file, root)
+        if file.level == "project":
+            found[file.path] = ProjectFile(file.path, (f"instructions for the model: {row}",))
+    return found
 
 
 def _list_definition_files(root: Path, home: Path) -> list[Path]:
@@ -443,13 +500,17 @@ def _other_agents_files(folder: Path) -> Iterator[Path]:
     yield from (file for name in (*FORMATS, *CLAUDE_SETTINGS) if path_exists(file := folder / name))
 
 
-def list_files_shown_for_trust(root: Path, home: Path) -> list[ProjectFile]:
-    """What a person sees before the folder is trusted: those, what of them doesn't count, and the graphs that could
-    then be run by name."""
+def list_files_shown_for_trust(
+    root: Path, home: Path, settings: ContextSettings | None = None
+) -> list[ProjectFile]:
+    """What a person sees before the folder is trusted: those, what of them doesn't count, the memory files that count
+    in any folder, and the graphs that could then be run by name."""
     listing = root / LISTING
     graphs = [ProjectFile(listing, tuple(describe_file_effects(listing)))] if listing.is_file() else []
-    definitions = _describe_definitions(root, home)
-    needing = [file for file in list_files_needing_trust(root, home) if file.path not in definitions]
+    definitions = {**_describe_definitions(root, home), **_describe_instructions(root, home, settings)}
+    needing = [
+        file for file in list_files_needing_trust(root, home, settings) if file.path not in definitions
+    ]
     around = _repository_files_needing_trust(root, home)
     shown = {file.path for file in needing}
     without = (
@@ -571,7 +632,11 @@ def _describe_file_with_counts(file: ProjectFile, root: Path) -> str:
     kinds = [line.split(" ", 1)[0] for line in file.runs]
     counts = [
         f"{n} {word}{'s' if n > 1 else ''}"
-        for word, n in (("hook", kinds.count("hook")), ("MCP server", kinds.count("MCP")))
+        for word, n in (
+            ("hook", kinds.count("hook")),
+            ("MCP server", kinds.count("MCP")),
+            ("permission", kinds.count("permission")),
+        )
         if n
     ]
     return display_path(file.path, root) + (f" ({', '.join(counts)})" if counts else "")

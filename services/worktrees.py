@@ -38,6 +38,7 @@ _UNFINISHED = (
     *("MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD", "BISECT_LOG", "rebase-merge", "rebase-apply"),
 )
 """Files and folders of a git directory while a merge, rebase or bisection is under way."""
+_IGNORE_ALL = "*\n"
 _SHOWN = 5
 _LONGEST_NAME = 100
 _LFS_POINTER, _LARGEST_POINTER = b"version https://git-lfs", 1024
@@ -304,7 +305,7 @@ def _add_worktree(repository: GitRepository, path: Path, branch: str, env: Mappi
             f"{str(path)!r} exists and is no worktree of {str(repository.main)!r}. Give the worktree another name, or "
             "move that folder away."
         )
-    _make_worktrees_folder(repository, path.parent)
+    _make_worktrees_folder(path.parent)
     ref = f"refs/heads/{branch}"
     kept = _read_commit(repository.here, ref, env)
     if kept:
@@ -336,13 +337,13 @@ def _read_commit(folder: Path, ref: str, env: Mapping[str, str]) -> str:
     return done.stdout.decode().strip()
 
 
-def _make_worktrees_folder(repository: GitRepository, folder: Path) -> None:
+def _make_worktrees_folder(folder: Path) -> None:
     try:
+        is_new = not folder.exists()
         folder.mkdir(parents=True, exist_ok=True)
-        if repository.top and folder != repository.top and folder.is_relative_to(repository.top):
-            ignore = folder / ".gitignore"  # else git would list the worktrees as untracked
-            if not os.path.lexists(ignore):
-                ignore.write_text("*\n")
+        # In a work tree, as that of a submodule's project, git would list the worktrees as untracked.
+        if is_new and any(os.path.lexists(place / ".git") for place in folder.parents):
+            (folder / ".gitignore").write_text(_IGNORE_ALL)
     except OSError as error:
         raise UserError(
             f"Can't make {str(folder)!r} for worktrees: {error.strerror}. Name another folder in settings: "
@@ -645,6 +646,9 @@ def remove_worktree(
     with suppress(OSError):  # others are in it, or a person's files
         folder = entry.path.parent
         if folder == default_worktrees_folder(repository):
+            ignore = folder / ".gitignore"
+            if [*folder.iterdir()] == [ignore] and ignore.read_text() == _IGNORE_ALL:
+                ignore.unlink()
             folder.rmdir()
     if entry.is_own_branch and (now := _read_commit(repository.main, f"refs/heads/{entry.branch}", env)):
         if now != entry.commit:

@@ -8,6 +8,7 @@ from typing_extensions import TypedDict
 
 from interlock.state.errors import ToolError as ToolError  # stands there for programs that need no pydantic
 from interlock.state.messages import DataPart, Frozen, ToolStatus
+from interlock.state.seen import SeenFile, UnseenTextError
 from interlock.state.workspace import ConfirmedEncoding
 
 Risk = Literal["read", "write", "execute", "network", "question", "state"]
@@ -182,6 +183,8 @@ class Preview(Frozen):
     """Set when the call would fail; it is then neither shown for approval nor run."""
     code: str = ""
     """The problem's error type, if it has one."""
+    seen: tuple[SeenFile, ...] = ()
+    """Files that the problem's text shows."""
     done: str = ""
     """What the model reads if the call would change nothing; it is then neither shown for approval nor run."""
     questions: tuple[dict[str, JsonValue], ...] = ()
@@ -261,6 +264,8 @@ class ToolResult(Frozen):
     """Set when the run must end after this batch: the reason."""
     data: tuple[DataPart, ...] = ()
     """Images and files sent to the model along with the text, which names them."""
+    seen: tuple[SeenFile, ...] = Field(default=(), exclude=True)
+    """Files that the result shows; the journal keeps them beside it."""
 
 
 class Planned(Frozen):
@@ -276,6 +281,8 @@ class Planned(Frozen):
     diff: str = ""
     how: str = Field("", exclude=True)
     """What found the place of the change; not stored."""
+    part: bool = False
+    """The model knows only some of the file's text."""
 
 
 def error_result(kind: str, message: str, **meta: JsonValue) -> ToolResult:
@@ -285,7 +292,8 @@ def error_result(kind: str, message: str, **meta: JsonValue) -> ToolResult:
 
 def tool_error_result(error: ToolError) -> ToolResult:
     """The result that answers a call which failed so."""
-    return error_result(error.kind, str(error))
+    seen = error.seen if isinstance(error, UnseenTextError) else ()
+    return error_result(error.kind, str(error)).model_copy(update={"seen": seen})
 
 
 def cancelled_result(message: str) -> ToolResult:

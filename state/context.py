@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from pydantic import BaseModel, Field, JsonValue
@@ -9,6 +10,7 @@ from typing_extensions import TypedDict
 
 from interlock.state.messages import Frozen, Part
 from interlock.state.run import HistoryMessage, Labelled, WorkflowInput, WorkflowOutput
+from interlock.state.seen import SeenFile
 from interlock.state.system_prompt import PromptKind
 
 PartName = Literal[
@@ -104,6 +106,8 @@ class Reference:
     """Shown: file, directory, image, pdf. Not shown: missing, refused, left out."""
     reason: str
     parts: tuple[Part, ...] = ()
+    seen: tuple[SeenFile, ...] = ()
+    """The files shown."""
 
 
 @dataclass(frozen=True)
@@ -167,24 +171,53 @@ class Commands(NamedTuple):
 
 UNDONE = "undone"
 """Section of the note on what a person took back."""
+CHANGED = "changed"
+"""Section of the note on files that changed."""
 MEMORY = "memory:"
 """Prefix of section names for memory files in subdirectories."""
 
 
+DESCRIBED = "described"
+"""Level of a rule file that the model reads where its description fits."""
+_TRIGGERED = "for "
+
+
 @dataclass(frozen=True)
 class MemoryText:
-    """A memory file as shown to the model, imports included."""
+    """A memory or rule file as shown to the model, imports included."""
 
     shown: str
     """Its name for the model and for people."""
     level: str
+    """global, project, `described`, or `for PATH`: the file that brought a rule along."""
     text: str
+    """Of a described one: its description."""
     problem: str = ""
     """What was left out and why, for people."""
 
 
-AGENT_FILES = ("AGENTS.md", "AGENT.md")
+def format_trigger(path: str) -> str:
+    """Return the level of a rule that a path in a call brings along."""
+    return _TRIGGERED + (path if path.isprintable() else ascii(path))
+
+
+def parse_shown_trigger(shown: str, text: str) -> str:
+    """Return the level of a rule file in the text that the model was shown of it; empty: no path brought it along."""
+    start = f"--- {shown} ("
+    level = text[len(start) :].partition(") ---\n")[0] if text.startswith(start) else ""
+    return level if level.startswith(_TRIGGERED) else ""
+
+
+AGENT_FILES = ("AGENTS.override.md", "AGENTS.md", "AGENT.md")
 """In the workspace; the first non-empty one also counts as a rule file."""
+_TASK_LOOP_RULES = (".roo/rules", "~/.roo/rules", ".roorules")
+
+
+def is_shown_to_task_loop(shown: str) -> bool:
+    """Return whether the task loop's system prompt has this memory or rule file."""
+    return shown in (*AGENT_FILES, ".clinerules") or shown.startswith(_TASK_LOOP_RULES)
+
+
 IGNORE_FILE = ".rooignore"
 """Shown to the task loop's model, so that it knows what it can't open."""
 
@@ -196,6 +229,9 @@ class RuleFile(NamedTuple):
     """Its name for the model and for people, on one line."""
     text: str
     problem: str = ""
+    path: Path = Path()
+    sources: frozenset[Path] = frozenset()
+    """The real paths of the file and its imports."""
 
 
 @dataclass(frozen=True)

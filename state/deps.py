@@ -218,8 +218,11 @@ class Steps(Protocol):
 class Snapshots(Protocol):
     """The workspace's files before and after each call that changes something."""
 
-    async def snapshot_before_call(self, key: CallKey) -> None:
-        """Call right before the effect; idempotent, so a repeat after a kill changes nothing."""
+    async def snapshot_before_call(self, key: CallKey, changes: str = "") -> None:
+        """Call right before the effect; idempotent, so a repeat after a kill changes nothing.
+
+        `changes`: the only file, relative to the workspace, that the call can change; empty: any.
+        """
         ...
 
     async def snapshot_after_call(self, key: CallKey, changed: str = "") -> None:

@@ -17,6 +17,7 @@ from interlock.state.calls import (
 )
 from interlock.state.hooks import HookVerdict
 from interlock.state.messages import Frozen
+from interlock.state.seen import SeenLog
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,15 @@ class Journal(Protocol):
 
     def record_result(self, key: CallKey, call: CallView, result: ToolResult) -> None:
         """Commit the result."""
+        ...
+
+    def for_agent(self, agent: str) -> "Journal":
+        """The same journal for a sub-agent, whose conversation has seen other files."""
+        ...
+
+    @property
+    def seen(self) -> SeenLog:
+        """What the conversation saw of files; `record_result` adds what a result shows."""
         ...
 
     def list_ended_background_commands(self, since_epoch: int) -> tuple[list[CallView], int]:

@@ -160,14 +160,30 @@ class FileFiltering(Section):
     respect_git_ignore: bool = Field(True, alias="respectGitIgnore")
     """Skip files that git ignores."""
     respect_gemini_ignore: bool = Field(True, alias="respectGeminiIgnore")
-    """Skip files listed in `.geminiignore`."""
+    """Skip files that `.geminiignore`, another agent's ignore file or Claude Code's `Read(…)` denials hide."""
     custom_ignore_files: list[str] = Field(default_factory=list[str], alias="customIgnoreFilePaths")
     """More ignore files, relative to the workspace."""
 
 
+class ReadSettings(Section):
+    """Kinds of files, Interlock's and other agents', that count in a folder."""
+
+    memory: bool = True
+    """Memory files, such as AGENTS.md and CLAUDE.md."""
+    rules: bool = True
+    """Rule files, such as .cursor/rules."""
+    skills: bool = True
+    """Skills, such as .claude/skills."""
+    commands: bool = True
+    """Custom commands, such as .claude/commands."""
+    agents: bool = True
+    """Sub-agents, such as .claude/agents."""
+
+
 class ContextSettings(Section):
-    file_name: str | list[str] = Field(default_factory=lambda: ["GEMINI.md", "AGENTS.md"], alias="fileName")
-    """Names of memory files."""
+    file_name: str | list[str] | None = Field(None, alias="fileName")
+    """Names of memory files, in place of those of all agents (GEMINI.md, AGENTS.md, CLAUDE.md and others)."""
+    read: ReadSettings = Field(default_factory=ReadSettings.default)
     include_directories: list[str] = Field(default_factory=list[str], alias="includeDirectories")
     """Folders outside the workspace that tools may use."""
     language: str = ""
@@ -179,8 +195,15 @@ class ContextSettings(Section):
     file_filtering: FileFiltering = Field(default_factory=FileFiltering.default, alias="fileFiltering")
 
     @property
-    def file_names(self) -> list[str]:
+    def chosen_file_names(self) -> list[str] | None:
+        """The names that somebody set; None: those of all agents count."""
         return [self.file_name] if isinstance(self.file_name, str) else self.file_name
+
+    @property
+    def file_names(self) -> list[str]:
+        """Names of the memory files that Interlock writes."""
+        chosen = self.chosen_file_names
+        return ["GEMINI.md", "AGENTS.md", "CLAUDE.md"] if chosen is None else chosen
 
 
 class FilesSettings(Section):

@@ -24,6 +24,7 @@ from interlock.state.events import Emit
 from interlock.state.forms import FilledForm
 from interlock.state.messages import Feature, Message, ToolDeclaration
 from interlock.state.search import CodeIndex
+from interlock.state.seen import ChangedFile, SeenFile, SeenFiles
 from interlock.state.settings import Settings
 from interlock.state.workspace import NO_CONVENTIONS, ConfirmedEncoding, FileConventions, Workspace
 
@@ -137,6 +138,8 @@ class ToolContext:
     """Name → text of `prompts/instructions/NAME.md`."""
     index: Callable[[], CodeIndex] | None = None
     """The index of the workspace's code, loaded on first use."""
+    seen: SeenFiles | None = None
+    """What the conversation knows of files; None: there is no conversation."""
     accepts_guess: bool = False
     """Whether new text may be written in a guessed encoding: when a person is shown what it would be."""
     ask: "AskModel | None" = None
@@ -185,6 +188,8 @@ class FileChange(BaseModel, defer_build=True):
     diff: str
     how: str = ""
     """What found the place of the change."""
+    part: bool = False
+    """The model knows only some of the file's text."""
 
 
 def make_run_that_returns(result: ToolResult) -> "Run":
@@ -276,6 +281,8 @@ class ToolRun:
     shown: str = ""
     """The preview a person approved; empty: no approval was needed."""
     reach: Reach = "approved"
+    seen: SeenFiles | None = None
+    """What the conversation knows of files; None: there is no conversation."""
 
 
 @dataclass(frozen=True)
@@ -318,8 +325,10 @@ class Toolset(Protocol):
         """One line for people."""
         ...
 
-    async def preview_call(self, call: CallView, earlier: Sequence[CallView]) -> Preview:
-        """What the call would do after the `earlier` calls of its batch."""
+    async def preview_call(
+        self, call: CallView, earlier: Sequence[CallView], seen: SeenFiles | None = None
+    ) -> Preview:
+        """What the call would do after the `earlier` calls of its batch. `seen`: as in `ToolRun`."""
         ...
 
     async def read_file_to_edit(self, call: CallView, earlier: Sequence[CallView]) -> TargetFile | ToolResult:
@@ -340,6 +349,12 @@ class Toolset(Protocol):
 
     def current_file_digest(self, planned_path: str) -> str | None:
         """sha256 of a file's current bytes; None: no file."""
+        ...
+
+    async def find_changed_files(
+        self, known: Sequence[SeenFile], redact: Callable[[str], str]
+    ) -> Sequence[ChangedFile]:
+        """Those of the files that are no longer as they were last seen, or as a model was told."""
         ...
 
 

@@ -26,3 +26,14 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Any]:
         return kept[id(scene)][1]
 
     return once
+
+
+@pytest.fixture
+def model_has_seen_all_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A scripted model may write over files without reading them: the test is about something else.
+
+    What happens otherwise: `tests/travel/test_seen_files.py`.
+    """
+    from interlock.engine.store.seen_files import SqlSeenFiles
+
+    monkeypatch.setattr(SqlSeenFiles, "before", lambda *_: None)

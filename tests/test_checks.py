@@ -20,7 +20,7 @@ from interlock.engine.store.runs import find_ignored_tests_in_options, read_run_
 from interlock.engine.travel.replay import replay_run
 from interlock.state.events import AgentBlocked
 
-pytestmark = pytest.mark.usefixtures("nodes_declare_what_they_ask")
+pytestmark = pytest.mark.usefixtures("nodes_declare_what_they_ask", "model_has_seen_all_files")
 CHECK = "sh tests/run.sh"
 FILES = {"a.py": "bad\n", "tests/run.sh": "grep -q good a.py || { echo it is bad; exit 1; }\n"}
 

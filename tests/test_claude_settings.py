@@ -93,6 +93,24 @@ def test_a_hook_may_change_arguments_in_claude_codes_names(run: Run, tmp_path: P
     assert (tmp_path / "work" / "b.txt").exists() and not (tmp_path / "work" / "a.txt").exists()
 
 
+def test_a_result_has_the_fields_of_claude_codes_tool(run: Run, tmp_path: Path) -> None:
+    _, log = go(run, tmp_path, settings("PostToolUse"), LIST, WRITE)
+    (bash, *_), (write, *_) = log
+    assert bash["tool_response"]["stdout"].strip() == "hi"
+    assert write["tool_response"]["filePath"] == str(tmp_path / "work" / "a.txt")
+    tested = run("hooks", "test", "PostToolUse", "--skip-trust", "--input", '{"tool_name": "glob"}').out
+    assert '"tool_name": "Glob"' in tested
+
+
+def test_a_stop_hook_sends_the_model_back_once(run: Run, tmp_path: Path) -> None:
+    claude = settings(
+        "Stop", None, "test -e once || { touch once; echo 'run the tests' >&2; CODE=2; export CODE; };"
+    )
+    done, log = go(run, tmp_path, claude, {"text": "first"}, {"expect": "run the tests", "text": "second"})
+    assert (done.code, done.out) == (0, "second\n"), done.err
+    assert [given["stop_hook_active"] for given, *_ in log] == [False, True]
+
+
 def test_plain_text_of_a_prompts_hook_is_for_the_model(run: Run, tmp_path: Path) -> None:
     claude = settings("UserPromptSubmit", None, "REPLY='be brief'")
     done, log = go(run, tmp_path, claude, {"expect": "be brief", "text": "x"})
@@ -178,6 +196,7 @@ def test_doctor_has_a_row_for_each_file_of_another_agent_used_or_not(
     work = tree(tmp_path / "work", files)
     rows = run("doctor").out
     assert f"{work}/.cursor/mcp.json: not used; the folder isn't trusted" in rows
+    assert ".claude/settings.json (3 permissions)" in rows
     run("trust", "--yes")
     rows = run("doctor").out
     for line in (

@@ -254,6 +254,6 @@ def test_history_names_what_found_the_place(tmp_path: Path, text: str, old: str,
     (stage.work / "e.py").write_text(text)
     outcome = stage.run("edit", edit, approval_mode="yolo")
     (stage.work / "e.py").write_text(text)
-    for run in (outcome.run, stage.run("main", {"prompt": "go"}, approval_mode="yolo").run):
+    for run in (outcome.run, stage.run("main", {"prompt": "go @e.py"}, approval_mode="yolo").run):
         reasons = [row["reason"] for row in stage.rows("select reason from steps where run = $1", run)]
         assert any(found in reason for reason in reasons if reason), reasons

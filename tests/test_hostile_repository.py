@@ -140,7 +140,7 @@ def test_nothing_happens_before_trust_and_after_it_only_what_trust_showed(
         (shell("touch x"), {75}),
         (shell("cat .env"), {75}),
         (call("write_file", file_path="src.py", content="x"), {75}),
-        (call("write_file", file_path=".claude/settings.json", content="{}"), {75}),
+        (call("write_file", file_path=".claude/settings.local.json", content="{}"), {75}),
         (call("write_file", file_path="../out", content="x"), {0, 56}),
         (call("read_file", file_path="/etc/passwd"), {0, 56}),
     ],

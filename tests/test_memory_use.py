@@ -1,13 +1,16 @@
 """Memory files in use: a sub-directory's are read just in time; the model and people add facts."""
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+from folders import tree
 from places import Place
 
 from interlock.engine import Decision, Outcome, resume_sync, run_sync
+from interlock.engine.travel.replay import replay_run
 from interlock.services.files.blobs import inflate_if_deflated
 from interlock.tools.save_memory import add_fact_to_text
 
@@ -54,6 +57,31 @@ def test_rules_of_a_directory_are_told_when_a_call_comes_there_and_once(place: P
     text = "".join(part["text"] for part in note["content"])
     assert text.index("lib rules, and") < text.index("more of them") < text.index("deep rules")
     assert "--- lib/deep/AGENTS.md (project) ---" in text
+
+
+def test_a_rule_comes_with_the_first_file_that_it_names_and_each_text_once(place: Place) -> None:
+    tree(
+        place.work,
+        {
+            "src/a.ts": "1",
+            "src/b.ts": "2",
+            "web/c.py": "3",
+            ".claude/rules/ts.md": "---\npaths:\n  - **/*.{ts,tsx}\n---\nTYPES",
+            ".cursor/rules/ts.mdc": "---\nglobs: *.ts, *.tsx\n---\nTYPES",
+            ".cursor/rules/py.mdc": "---\nglobs: *.py\n---\nPYTHON",
+            "web/CLAUDE.md": "WEB @more.md",
+            "web/more.md": "MORE",
+            "web/AGENTS.md": "@CLAUDE.md",
+            "web/.claude/rules/always.md": "NESTED",
+        },
+    )
+    calls = [read("src/a.ts"), read("src/b.ts"), read("web/c.py"), read("web/c.py")]
+    outcome, notes = play(place, calls, skip_trust=True)
+    texts = ["".join(part["text"] for part in note["content"]) for note in notes]
+    assert ["TYPES" in texts[0], texts[0].count("TYPES"), len(texts)] == [True, 1, 2]
+    assert "--- .claude/rules/ts.md (for src/a.ts) ---" in texts[0]
+    assert [texts[1].count(word) for word in ("WEB", "MORE", "PYTHON", "NESTED", "TYPES")] == [1, 1, 1, 1, 0]
+    assert asyncio.run(replay_run(place.folder / "home", outcome.run)).divergence is None
 
 
 def test_what_ignore_files_keep_away_is_no_rule(place: Place) -> None:

@@ -35,7 +35,6 @@ def test_each_broken_file_gets_one_clear_line_and_the_rest_works(place: Place) -
     assert outcome.status == "done", outcome.error
     lines = {*outcome.warnings, *(e.message for e in told if e.type == "error")}
     expected = (
-        "GEMINI.md: @GEMINI.md not imported: already included above",
         "AGENTS.md: Cut here: the file has 10,000,007 bytes",
         "@gone.txt: ",
         ".roomodes was ignored as a whole: ",

@@ -132,7 +132,7 @@ def play(scene: Scene, folder: Path) -> tuple[Stage, Outcome]:
     replies = [] if alone else [tools(*scene.calls), DONE, *scene.helper]
     stage = staged(folder, replies, scene.settings)
     named = [{"id": str(number), **made} for number, made in enumerate(scene.calls)]
-    outcome = stage.run(scene.workflow, {"calls": named} if alone else {"prompt": "go"})
+    outcome = stage.run(scene.workflow, {"calls": named} if alone else {"prompt": "go @a.txt"})
     for number, move in enumerate(scene.moves):
         assert (outcome.status, outcome.exit_code) == ("waiting", 75), outcome
         if not number:

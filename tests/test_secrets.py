@@ -180,7 +180,7 @@ def test_a_mark_never_replaces_a_secret_in_a_file_and_the_rest_of_it_can_be_chan
         "-o",
         "stream-json",
         "-p",
-        "change a",
+        "change a @config.txt",
     )
     results = [json.loads(x) for x in done.out.splitlines() if '"tool_result"' in x]
     assert [r["status"] for r in results] == ["error", "success"], done.err

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import re
 from copy import copy
 from pathlib import Path
@@ -15,8 +16,10 @@ from places import Place
 from scripted import call, says, tools
 
 from interlock.engine import Outcome, resume_sync, run_sync
+from interlock.engine.driver.run_config import load_run_configuration
 from interlock.engine.travel.replay import replay_run
 from interlock.services.context.definition_files import list_within_budget
+from interlock.services.context.definitions import list_definition_uses
 from interlock.services.trust import record_trust_decision
 
 FRONT = "---\nname: {name}\ndescription: How releases are made.\n---\nBump {name}, then tag.\n"
@@ -204,3 +207,26 @@ def test_a_skill_of_a_folder_below_is_named_when_the_model_works_there(
     assert read(place, {"name": "apps/web:deploy"})["status"] == "error", "untrusted"
     outside = read(place, {"name": "../x:deploy"}, skip_trust=True)
     assert "no skill has this name" in outside["error"]["message"]
+
+
+def test_links_that_multiply_are_followed_once(place: Place) -> None:
+    top = place.folder / "user/.claude/skills"
+    skill(place.folder / "user", "mine")
+    for one in range(12):
+        for other in range(12):
+            (top / f"d{one}").mkdir(parents=True, exist_ok=True)
+            (top / f"d{one}/to{other}").symlink_to(f"../d{other}")
+    put(top / "d11/s/SKILL.md", "---\ndescription: d\n---\nDo.")
+    os.mkfifo(top / "d3/SKILL.md")
+    assert declared(place).count("- s: d") == 1
+
+
+def test_a_setting_turns_a_kind_off(place: Place) -> None:
+    assert "- mine: " in declared(place)
+    assert declared(place, overrides={"context": {"read": {"skills": False}}}) == ""
+    options = place.options(overrides={"context": {"read": {"skills": False}}})
+    folders = load_run_configuration(options, place.work).definition_folders
+    (row,) = [
+        use.use for use in list_definition_uses(folders) if use.kind == "skills" and use.use.file.in_home
+    ]
+    assert row.problem == "context.read.skills is false"

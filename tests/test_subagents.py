@@ -335,7 +335,7 @@ def test_a_rule_can_be_about_one_agent(tmp_path: Path) -> None:
     )
     replies: Replies = [
         {"tool_calls": [call("invoke_agent", agent_name="generalist", prompt="x")]},
-        {"tool_calls": [call("write_file", file_path="new.txt", content="main's\n")]},
+        {"tool_calls": [call("write_file", file_path="other.txt", content="main's\n")]},
         says("generalist:0.0", call("write_file", file_path="new.txt", content="agent's\n")),
         says("generalist:0.0", DONE),
     ]

@@ -240,6 +240,7 @@ def test_a_group_that_a_mode_lacks_runs_nothing_under_any_name(tool: str, tmp_pa
     assert "error" in {m.get("status") for m in outcome.output["history"]}
 
 
+@pytest.mark.usefixtures("model_has_seen_all_files")
 def test_a_link_that_came_after_the_decision_is_no_way_around_a_mode(tmp_path: Path) -> None:
     stage = Stage(tmp_path, [tools(call("write_to_file", path="b.md", content="new\n")), DONE])
     outcome = stage.run("task", {"prompt": "x", "mode": "architect"})

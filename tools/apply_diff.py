@@ -17,6 +17,7 @@ from interlock.tools.matcher.blocks import (
     PlacedBlock,
     is_ambiguous_block,
     locate_block,
+    locate_exact_block,
     parse_blocks,
 )
 from interlock.tools.matcher.edit import (
@@ -51,13 +52,16 @@ def _plan_change(
         blocks = parse_blocks(args.diff)
     except DiffError as error:
         raise ToolError("invalid_diff", f"The diff can't be read: {error}.") from error
-    made = apply_blocks(target.display_path, target.file, blocks, WorkBudget(check=stop.raise_if_stopped))
+    exact, work = target.must_match_exactly, WorkBudget(check=stop.raise_if_stopped)
+    made = apply_blocks(target.display_path, target.file, blocks, work, only_exact=exact)
+    if not made.places and target.stale and exact:
+        raise target.stale.make_match_error(made.result_message(target.display_path))
     if not made.places:
         raise ToolError(made.first_error_code, made.result_message(target.display_path))
     after = target.encode(made.final_text)
     if after == target.before:
         raise ToolError("no_change", f"{target.display_path!r} would be the same as before; read it again.")
-    return target.to_file_change(after, made.result_message(target.display_path))
+    return target.to_matched_change(after, made.result_message(target.display_path))
 
 
 @dataclass
@@ -100,13 +104,19 @@ class AppliedBlocks:
         return "\n".join(lines)
 
 
-def apply_blocks(display_path: str, file: TextFile, blocks: list[Block], work: WorkBudget) -> AppliedBlocks:
-    """Apply each block independently, from the top of the file; those without a place don't affect the others."""
+def apply_blocks(
+    display_path: str, file: TextFile, blocks: list[Block], work: WorkBudget, *, only_exact: bool = False
+) -> AppliedBlocks:
+    """Apply each block independently, from the top of the file; those without a place don't affect the others.
+
+    `only_exact`: each where its text stands exactly, and only there, whatever line it names.
+    """
     whole = file if file.text.endswith("\n") or not file.raw else replace(file, raw=file.raw + file.newline)
     made = AppliedBlocks(whole, file, work)
     for number, block in sorted(enumerate(blocks, 1), key=lambda one: one[1].line):
         made.work.check()
-        if problem := _apply_block(made, display_path, number, block):
+        named = replace(block, line=0) if only_exact else block
+        if problem := _apply_block(made, display_path, number, named, only_exact=only_exact):
             made.failed[number] = problem
     return made
 
@@ -123,12 +133,17 @@ def _block_problem(block: Block) -> EditProblem | None:
     return edit_strings_problem(old, new if block.replace else "\n")
 
 
-def _apply_block(applied: AppliedBlocks, display_path: str, number: int, block: Block) -> EditProblem | None:
+def _apply_block(
+    applied: AppliedBlocks, display_path: str, number: int, block: Block, *, only_exact: bool
+) -> EditProblem | None:
     """Apply a block to the file so far; return why it can't be, or None."""
     if wrong := _block_problem(block):
         return wrong
     text = applied.file.text.removesuffix("\n")
-    found = locate_block(display_path, text, block, applied.to_current_line, applied.work)
+    if only_exact:
+        found = locate_exact_block(display_path, text, block, applied.work)
+    else:
+        found = locate_block(display_path, text, block, applied.to_current_line, applied.work)
     if isinstance(found, EditProblem):
         return found
     if found.block is not block and (wrong := _block_problem(found.block)):

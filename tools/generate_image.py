@@ -42,6 +42,7 @@ async def generate_and_plan_image(
 ) -> FileChange:
     """Ask a model for the picture and return the change that writes it. Raise `ToolError` if it made none."""
     target = await asyncio.to_thread(prepare_write_target, args.path, context, earlier_contents, text=False)
+    target.refuse_unseen_overwrite(b"")
     if context.ask is None:
         raise TypeError("A picture is planned only when its call runs.")
     message = await context.ask(
@@ -77,6 +78,7 @@ def _build_image_request(args: GenerateImageArgs, context: ToolContext) -> Messa
 async def preview_image_generation(args: GenerateImageArgs, context: ToolContext) -> Preview:
     """Return what will be written: the picture itself isn't known yet."""
     target = await asyncio.to_thread(prepare_write_target, args.path, context, {}, text=False)
+    target.refuse_unseen_overwrite(b"")
     await asyncio.to_thread(_build_image_request, args, context)
     before = None if target.before is None else hashlib.sha256(target.before).hexdigest()
     begin = f", from {args.image!r}" if args.image else ""

@@ -6,11 +6,12 @@ from contextlib import suppress
 from itertools import takewhile
 from pathlib import Path
 
-from pydantic import Field, model_validator
+from pydantic import Field, JsonValue, model_validator
 
 from interlock.state.calls import ToolError, ToolResult
 from interlock.state.deps import StopFlag, run_in_thread
 from interlock.state.file_names import parse_file_name
+from interlock.state.seen import How, SeenFile
 from interlock.state.text import format_count, join_up_to, replace_surrogates
 from interlock.state.tooling import Args, FilePath, Tool, ToolContext
 from interlock.state.workspace import PathRefused, Workspace, ignored_path_message
@@ -33,6 +34,7 @@ from interlock.tools.search.ripgrep import (
     has_glob_characters,
     select_paths_by_glob,
 )
+from interlock.tools.stale_files import make_seen_file
 from interlock.tools.workspace_files import path_kind, read_file_bytes, resolve_file_if_allowed
 
 
@@ -68,7 +70,9 @@ def _read_file(args: ReadFileArgs, workspace: Workspace) -> ToolResult:
         if isinstance(media, str):
             raise ToolError("not_an_image", media.strip("[]"))
         line = media_placeholder(shown, media, len(data))
-        return ToolResult(status="success", content=line, data=(media,), meta={"summary": media.mime_type})
+        seen = (make_seen_file(shown, data, None),)
+        meta: dict[str, JsonValue] = {"summary": media.mime_type}
+        return ToolResult(status="success", content=line, data=(media,), meta=meta, seen=seen)
     file = decode_text_file(data, workspace.read_conventions(path), path.name)
     if file is None:
         return ToolResult(
@@ -76,11 +80,11 @@ def _read_file(args: ReadFileArgs, workspace: Workspace) -> ToolResult:
         )
     if not data or not file.raw:
         return ToolResult(status="success", content=f"[{shown!r} is empty.]", meta={"summary": "empty"})
-    return _format_text_page(args, shown, file)
+    return _format_text_page(args, shown, data, file)
 
 
-def _format_text_page(args: ReadFileArgs, display_path: str, file: TextFile) -> ToolResult:
-    text, start = file.text, args.start_line or 1
+def _format_text_page(args: ReadFileArgs, display_path: str, data: bytes, file: TextFile) -> ToolResult:
+    start, text = args.start_line or 1, file.text
     total = len(split_lines(text))
     if start > total:
         raise ToolError(
@@ -94,6 +98,7 @@ def _format_text_page(args: ReadFileArgs, display_path: str, file: TextFile) -> 
         status="success",
         content=replace_surrogates(encoding_heading(file) + omitted_lines_heading(part) + part.text),
         meta={"summary": summary},
+        seen=(make_seen_file(display_path, data, file, "read" if part.is_whole else "part"),),
     )
 
 
@@ -163,19 +168,20 @@ def read_files(
         raise ToolError("path_refused" if refused else "file_not_found", reasons)
     parts: list[str] = []
     left_out: list[str] = []
+    seen: list[SeenFile] = []
     room = max_chars
     for path in sorted(chosen, key=workspace.display_path):
         stop.raise_if_stopped()
         shown = workspace.display_path(path)
         head = f"--- {shown} ---\n\n"
         left = room - len(head)
-        text = _read_and_format_file(args, workspace, path, chosen[path], left) if left > 0 else None
+        text = _read_and_format_file(args, workspace, path, chosen[path], left, seen) if left > 0 else None
         if text is None:
             left_out.append(shown)
             continue
         room = left - len(text)
         parts.append(f"{head}{text}\n")
-    return _format_files(parts, left_out, problems)
+    return _format_files(parts, left_out, problems).model_copy(update={"seen": tuple(seen)})
 
 
 def _choose_files(
@@ -277,9 +283,14 @@ def _refusal_if_ignored(pattern: str, folder: Path, workspace: Workspace, *, git
 
 
 def _read_and_format_file(
-    args: ReadManyFilesArgs, workspace: Workspace, path: Path, is_named: bool, max_chars: int
+    args: ReadManyFilesArgs,
+    workspace: Workspace,
+    path: Path,
+    is_named: bool,
+    max_chars: int,
+    seen: list[SeenFile],
 ) -> str | None:
-    """Return text shown for one file; None: skipped, as it isn't text and wasn't named."""
+    """Return text shown for one file; None: skipped, as it isn't text and wasn't named. Append to `seen`."""
     real = resolve_file_if_allowed(workspace, path, allow_ignored=not args.respect_git_ignore)
     if real is None:  # a link was created since it was found
         return "[may not be read]"
@@ -293,6 +304,8 @@ def _read_and_format_file(
     if not file.raw:
         return "[empty]"
     part = extract_text_page(file.text, max_chars=max_chars)
+    how: How = "read" if part.is_whole else "part"
+    seen.append(make_seen_file(workspace.display_path(real), data, file, how))
     return encoding_heading(file) + omitted_lines_heading(part) + part.text
 
 

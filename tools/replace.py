@@ -17,6 +17,7 @@ from interlock.tools.matcher.edit import (
     apply_spans,
     edit_strings_problem,
     file_already_exists_problem,
+    locate_edit,
     locate_edit_with_corrections,
 )
 from interlock.tools.matcher.windows import Span, WorkBudget
@@ -72,9 +73,14 @@ def _plan_edit(
     target: WriteTarget, file: TextFile, old: str, new: str, expected: int | None, work: WorkBudget
 ) -> FileChange:
     text = file.text
-    found = locate_edit_with_corrections(target.display_path, text, old, new, expected, work=work)
-    if isinstance(found, EditProblem):
-        raise ToolError(*found)
+    if target.stale and target.must_match_exactly:
+        found = locate_edit(target.display_path, text, old, new, expected or 1, work=work, only_exact=True)
+        if isinstance(found, EditProblem):
+            raise target.stale.make_match_error(found.message)
+    else:
+        found = locate_edit_with_corrections(target.display_path, text, old, new, expected, work=work)
+        if isinstance(found, EditProblem):
+            raise ToolError(*found)
     raw = apply_spans(file, found.spans)
     after = target.encode(raw)
     if after == target.before:
@@ -82,7 +88,7 @@ def _plan_edit(
     changed = replace(file, raw=raw).text
     head = f"Edited {target.display_path!r}: {format_count(len(found.spans), 'replacement')}"
     head += f" (old_string was found {found.difference})." if found.difference else "."
-    made = target.to_file_change(after, head + _changed_lines_message(changed, found.spans))
+    made = target.to_matched_change(after, head + _changed_lines_message(changed, found.spans))
     return made.model_copy(update={"how": found.strategy_label})
 
 

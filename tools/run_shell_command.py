@@ -9,6 +9,7 @@ from interlock.state.calls import Preview, ToolError, ToolResult, error_result
 from interlock.state.errors import RunError
 from interlock.state.text import replace_surrogates
 from interlock.state.tooling import Args, ProcessEnd, Tool, ToolContext
+from interlock.tools.shown_files import find_shown_files
 from interlock.tools.workspace_files import resolve_directory
 
 
@@ -52,7 +53,9 @@ async def run_command_line(args: RunShellCommandArgs, context: ToolContext) -> T
         on_output=context.emit_output,
     )
     replaced = await asyncio.to_thread(context.workspace.describe_replaced_root)
-    return _to_tool_result(ended, timeout_s, shell.inactivity_timeout_s, replaced)
+    result = _to_tool_result(ended, timeout_s, shell.inactivity_timeout_s, replaced)
+    shown = (args.command, directory, result.content, context.workspace)
+    return result.model_copy(update={"seen": await asyncio.to_thread(find_shown_files, *shown)})
 
 
 async def _start_in_background(

@@ -17,6 +17,7 @@ from interlock.state.tooling import FileChange, ToolContext
 from interlock.state.workspace import FileConventions, OpenDirEntry, PathRefused, Workspace
 from interlock.tools.file_content import TextFile, TextNotWritable, decode_text_file, split_lines
 from interlock.tools.new_files import encode_new_file
+from interlock.tools.stale_files import StaleFile, find_stale_file
 from interlock.tools.text_diff import unified_diff
 
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
@@ -91,10 +92,33 @@ class WriteTarget:
     before: bytes | None
     file: TextFile | None
     conventions: FileConventions
+    stale: StaleFile | None = None
+    """What the model doesn't know of the file; None: nothing."""
+
+    @property
+    def must_match_exactly(self) -> bool:
+        """Whether the model hasn't seen what is there, so that nothing is guessed about what it means."""
+        return self.stale is not None and self.stale.why != "part"
+
+    def refuse_unseen_overwrite(self, after: bytes) -> None:
+        """Raise `ToolError` if the model would write over text that it hasn't seen."""
+        if self.stale and self.before is not None and after != self.before:
+            raise self.stale.make_overwrite_error(self._diff(after))
+
+    def _diff(self, after: bytes) -> str:
+        return unified_diff(self.display_path, self.before, after, self.conventions)
 
     def to_file_change(self, after: bytes, message: str) -> FileChange:
-        diff = unified_diff(self.display_path, self.before, after, self.conventions)
-        return FileChange(path=str(self.path), before=self.before, after=after, message=message, diff=diff)
+        part = self.stale is not None and not self.stale.is_told_whole
+        diff = self._diff(after)
+        return FileChange(
+            path=str(self.path), before=self.before, after=after, message=message, diff=diff, part=part
+        )
+
+    def to_matched_change(self, after: bytes, message: str) -> FileChange:
+        """Like `to_file_change`, for a change whose place was found by its text; says what the model hadn't seen."""
+        note = self.stale.note if self.stale and self.must_match_exactly else ""
+        return self.to_file_change(after, message + note)
 
     def encode(self, raw: str) -> bytes:
         """Encode in the encoding of the file, which exists. Raise `ToolError` if it can't, or must not, hold the
@@ -123,18 +147,18 @@ def prepare_write_target(
     content."""
     path = context.workspace.resolve_writable(file_path)
     shown = context.workspace.display_path(path)
-    before = (
-        earlier_contents[str(path)]
-        if str(path) in earlier_contents
-        else _read_overwritable_file(path, context)
-    )
+    is_own = str(path) in earlier_contents  # as a call of the same batch leaves it
+    before = earlier_contents[str(path)] if is_own else _read_overwritable_file(path, context)
     conventions = context.workspace.read_conventions(path)
     file = None if before is None or not text else decode_text_file(before, conventions, path.name)
     if file and context.accepts_guess:
         file = replace(file, encoding=replace(file.encoding, is_guess=False))
     if text and before is not None and file is None:
         raise ToolError("not_text", f"{shown!r} is binary, not text; change it with a command.")
-    return WriteTarget(path, shown, before, file, conventions)
+    stale = find_stale_file(shown, before, file, None if is_own else context.seen)
+    if stale and context.workspace.is_ignored(path):  # git-ignored files may be written but not read
+        stale = replace(stale, may_be_read=False)
+    return WriteTarget(path, shown, before, file, conventions, stale)
 
 
 def _read_overwritable_file(path: Path, context: ToolContext) -> bytes | None:

@@ -42,6 +42,7 @@ def _plan_change(
     content = args.content.removeprefix("\ufeff") if target.file.mark else args.content
     whole = Span(0, len(target.file.text), content)
     after = target.encode(apply_spans(target.file, (whole,), keep_final_newline=False))
+    target.refuse_unseen_overwrite(after)
     return target.to_file_change(after, _result_message(target, after, args.content))
 
 
@@ -123,6 +124,8 @@ def _plan_insertion(
     # A last line without a line break gets one, but the file still ends as before.
     text = "\n" + new if at == len(file.text) and file.text and not file.text.endswith("\n") else new
     raw = match_final_newline(file, file.replace_spans([(at, at, text)]))
+    if args.line and target.must_match_exactly:  # its lines have other numbers, or unknown ones
+        target.refuse_unseen_overwrite(target.encode(raw))
     where = f"before line {args.line}" if args.line else "at its end"
     return target.to_file_change(target.encode(raw), f"Put {what} into {target.display_path!r} {where}.")
 

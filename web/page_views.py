@@ -70,7 +70,13 @@ def list_runs(page: PageContext, request: Request) -> Any:
     ]
     shown = found[first : first + _PAGE]
     waits = page.client.missing_worker_line(shown)
-    return {"runs": [row._asdict() for row in shown], "total": len(found), "no_worker": waits}
+    shared = page.client.shared_folder_lines(shown)
+    return {
+        "runs": [row._asdict() for row in shown],
+        "total": len(found),
+        "no_worker": waits,
+        "shared_folders": shared,
+    }
 
 
 def list_requests(page: PageContext, request: Request) -> Any:

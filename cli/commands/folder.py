@@ -14,11 +14,12 @@ from interlock.cli.render.output import (
     result_paint,
     to_one_line,
 )
-from interlock.state.errors import UserError
+from interlock.state.errors import InterlockError, UserError
 from interlock.state.text import estimate_tokens, make_visible
 
 if TYPE_CHECKING:
     from interlock.services.trust import ProjectFile, TrustDecision
+    from interlock.state.settings import ContextSettings
 
 
 @declare_arguments(
@@ -42,7 +43,8 @@ def trust(args: Args) -> int | None:
         _show_trust_decisions(read_trust_decisions(home), args.json)
         return None
     root = _folder_to_trust(args)
-    known, files = find_trust_decision(root, home), list_files_shown_for_trust(root, home)
+    known = find_trust_decision(root, home)
+    files = list_files_shown_for_trust(root, home, _settings_of_memory_files(root))
     wanted = not args.untrust
     same = known is not None and known.trusted == wanted
     if not args.json:
@@ -56,6 +58,16 @@ def trust(args: Args) -> int | None:
     if not args.json or trusted != wanted:
         _report_trust(root, known, wanted)
     return 0 if trusted == wanted or not wanted else 1
+
+
+def _settings_of_memory_files(root: Path) -> "ContextSettings | None":
+    """Return what the settings that would count say of them; None: they can't be read, which the list of files says."""
+    from interlock.services.configuration import load_default_configuration
+
+    try:
+        return load_default_configuration(root, trusted=True).loaded_settings.settings.context
+    except InterlockError:
+        return None
 
 
 def _folder_to_trust(args: Args) -> Path:

@@ -69,8 +69,9 @@ def runs(args: Args) -> int | None:
     print_table(
         [_run_cells(row) for row in shown], ("run", "status", "changed", "tokens", "cost", "where", "what")
     )
-    if waits := client.missing_worker_line(shown):
-        remark_paint().print_line(waits)
+    for line in (client.missing_worker_line(shown), *client.shared_folder_lines(shown)):
+        if line:
+            remark_paint().print_line(line)
     return _print_next_page_hint(args, rows, shown, "runs")
 
 

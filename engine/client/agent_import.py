@@ -16,6 +16,7 @@ from interlock.engine.client.agent_homes import AGENTS, AgentHome, find_agent_ho
 from interlock.engine.client.folder_contents import check_and_upsert_mcp_server
 from interlock.engine.client.imported_rules import ImportedRules
 from interlock.engine.client.imported_servers import ImportedServer, read_imported_servers
+from interlock.engine.client.views import load_folder_settings
 from interlock.services.config.formats import load_dotenv
 from interlock.services.config.settings import FOLDERS, read_json_object
 from interlock.services.context.memory import FILE_LIMIT, ImportExpansion
@@ -31,7 +32,7 @@ from interlock.services.secrets.redaction import Redactor
 from interlock.state.errors import ConfigError, InterlockError, UserError
 
 _OWN = FOLDERS[-1]
-MEMORY = Path(_OWN) / "AGENTS.md"
+MEMORY_NAME = "AGENTS.md"
 SETTINGS = Path(_OWN) / "settings.json"
 State = Literal["new", "there", "same", "differs", "left out"]
 Kind = Literal[
@@ -135,7 +136,7 @@ def _display(path: Path, home: Path) -> str:
 
 
 def _plan_memory(found: AgentHome, home: Path) -> Iterator[ImportItem]:
-    target = home / MEMORY
+    target = home / _OWN / _memory_name(home)
     read = {os.path.realpath(file) for file in _files_read_in_place(found, home)}
     before = _read_or_empty(target)
     for file in found.memory:
@@ -166,6 +167,12 @@ def _plan_memory(found: AgentHome, home: Path) -> Iterator[ImportItem]:
             yield ImportItem(
                 "memory", name, file, "new", target, note, write=lambda block=block: _append(target, block)
             )
+
+
+def _memory_name(home: Path) -> str:
+    """Return the name of the user's own memory file, which settings may choose."""
+    names = load_folder_settings(home).context.file_names
+    return MEMORY_NAME if MEMORY_NAME in names or not names else names[0]
 
 
 def _is_for_some_files(text: str) -> bool:
@@ -336,6 +343,9 @@ def _list_read_in_place(found: AgentHome, home: Path) -> Iterator[ImportItem]:
         for folder in folders:
             count = sum(_top_folder(file, home, found) == folder for file in files)
             yield ImportItem(cast("Kind", kind), _display(folder, home), folder, "there", note=f"{count}")
+    if found.folder.is_dir() and found.folder != home / found.read_below[0]:
+        why = f"skills, commands and sub-agents are read from ~/{found.read_below[0]}; link it to this folder"
+        yield ImportItem("skills", _display(found.folder, home), found.folder, "left out", note=why)
     if found.agent == "gemini":
         for name in ("settings.json", "policies"):
             if (path := found.folder / name).exists():

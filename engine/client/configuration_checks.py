@@ -258,7 +258,9 @@ class HookTester:
             "event": event,
             "subject": self._event_subject(event, payload),
             "order": "sequential" if any(hook.sequential for hook in hooks) else "parallel",
-            "hooks": [{**_hook_fields(hook), "input": stdin} for hook in hooks],
+            "hooks": [
+                {**_hook_fields(hook), "input": self._around.translate_input(hook, stdin)} for hook in hooks
+            ],
         }
 
     async def run_hooks(self, event: HookEvent, payload: Mapping[str, JsonValue]) -> dict[str, Any]:

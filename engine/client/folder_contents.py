@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from interlock.engine.client import load_folder_settings
+from interlock.services.configuration import load_default_configuration
 from interlock.services.context.memory import MemoryFile, find_git_root, load_all_memory_files
 from interlock.services.files.disk import make_directories_durably, read_file, read_text_file
 from interlock.services.files.filesystem import replace_private_file_holding_lock
@@ -16,8 +17,12 @@ from interlock.tools.save_memory import add_fact_to_text
 
 def load_memory_files(root: Path) -> list[MemoryFile]:
     """Return the memory files that apply in a folder, the nearest last."""
+    configuration = load_default_configuration(root)
     return load_all_memory_files(
-        roots=[root], home=Path.home(), names=load_folder_settings(root).context.file_names
+        roots=[root],
+        home=Path.home(),
+        names=configuration.loaded_settings.settings.context.chosen_file_names,
+        trusted=configuration.is_workspace_trusted,
     )
 
 
@@ -26,7 +31,8 @@ def add_memory_line(root: Path, text: str, *, for_all_folders: bool) -> tuple[Pa
 
     Raises `UserError`.
     """
-    name = load_folder_settings(root).context.file_names[0]
+    names = load_folder_settings(root).context.file_names
+    name = next((name for name in names if not for_all_folders and (root / name).is_file()), names[0])
     file = Path.home() / ".gemini" / name if for_all_folders else root / name
     file = Path(os.path.realpath(file))  # a symbolic link stays one
     try:

@@ -212,9 +212,8 @@ def _check_context_files_and_extensions(configuration: "Configuration") -> Itera
 
     (modes, problems), settings = configuration.modes, configuration.loaded_settings.settings
     slugs, sources = [mode.slug for mode in modes.list_modes()], configuration.sources
-    names = settings.context.file_names
     for one in describe_instruction_files(
-        sources.root, sources.home, names, slugs, configuration.is_workspace_trusted
+        sources.root, sources.home, settings.context, slugs, configuration.is_workspace_trusted
     ):
         yield Finding("ok" if one.used else "note", one.what, abbreviate_home(one.text))
     yield from (Finding("note", "modes", abbreviate_home(problem)) for problem in problems)
@@ -226,11 +225,12 @@ def _check_context_files_and_extensions(configuration: "Configuration") -> Itera
 def _check_agents_skills_and_servers(
     configuration: "Configuration", settings: "Settings"
 ) -> Iterator[Finding]:
-    from interlock.services.context.definitions import list_definition_uses
+    from interlock.services.context.definitions import list_definition_uses, list_nested_skill_uses
     from interlock.services.trust import describe_other_agents_files
 
     root, home = configuration.sources.root, configuration.sources.home
-    for one in list_definition_uses(configuration.definition_folders):
+    nested = list_nested_skill_uses(root) if configuration.is_workspace_trusted else ()
+    for one in (*list_definition_uses(configuration.definition_folders), *nested):
         yield Finding("note" if one.use.problem else "ok", one.kind, abbreviate_home(one.describe_use()))
     for file in settings.processor_files(root, home):
         why = "" if file.is_file() else "there is no such file"

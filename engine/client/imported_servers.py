@@ -112,6 +112,8 @@ class _SecretFree:
     def hide_secrets(self, server: Mapping[str, Any]) -> dict[str, Any]:
         made: dict[str, Any] = {}
         for key, value in server.items():
+            if key == "disabled" and not value:
+                continue
             if key == "env" and isinstance(value, dict):
                 table = cast("dict[str, Any]", value)
                 made[key] = {name: self._env_value(name, one) for name, one in table.items()}

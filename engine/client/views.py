@@ -11,6 +11,7 @@ from interlock.engine.options import Options
 from interlock.engine.read import ExecutedNode, Request, RunRow, Step
 from interlock.engine.read import calls as of_calls
 from interlock.engine.read.calls import Agent, Call, Effect, Reason
+from interlock.engine.read.shared_folders import shared_folder_lines
 from interlock.engine.store import checkpoints as of_states
 from interlock.engine.store.blobs import load_run_patch
 from interlock.engine.store.checkpoints import DueNode, RootCheckpoint
@@ -383,6 +384,10 @@ class Views:
             self.home, row, needs_workspace=not all(one.after for one in chosen)
         ) as here:
             return diff_calls(self.home, here, chosen)
+
+    def shared_folder_lines(self, rows: Sequence[RunRow]) -> list[str]:
+        """A line for each folder in which several of these runs are at work."""
+        return shared_folder_lines(rows)
 
     def missing_worker_line(self, rows: Sequence[RunRow]) -> str:
         """A line on those of these runs that wait because no worker is alive; empty if none does."""

@@ -93,6 +93,7 @@ class RunAgents:
                 select_agent_tools(definition, self.tools, instance.depth),
                 partial(can_call_server_tool, definition),
             ),
+            journal=self.root.journal.for_agent(instance.path),
             hooks=self.hooks.for_agent(instance.path),
         )
 

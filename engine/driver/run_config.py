@@ -12,6 +12,7 @@ from interlock.engine.driver.run_rules import (
     EffectiveRules,
     definitions_to_store,
     find_protected_paths,
+    load_run_instructions,
     resolve_run_rules,
     rights_to_store,
     server_fingerprint,
@@ -40,7 +41,12 @@ from interlock.services.secrets.environment import (
     tool_environment,
 )
 from interlock.services.secrets.redaction import Redactor, count_redaction_marks
-from interlock.services.trust import display_path, list_files_needing_trust, record_and_report_new_hooks
+from interlock.services.trust import (
+    display_path,
+    list_files_needing_trust,
+    record_and_report_more_memory,
+    record_and_report_new_hooks,
+)
 from interlock.state.errors import CredentialsError, InputError, UntrustedError, UserError
 from interlock.state.run import HookEvent, Limits, WorkflowInput
 from interlock.state.settings import Settings
@@ -285,7 +291,7 @@ def prepare_run(options: Options, needs_model: bool) -> RunConfig:
         "tools",
         lambda: {
             **build_agent_tools(agents.by_name),
-            **build_skill_tools(skills.by_name, root if trusted else None),
+            **build_skill_tools(skills.by_name, root if trusted and settings.context.read.skills else None),
             **restrict_mode_tools(modes),
         },
     )
@@ -305,7 +311,11 @@ def prepare_run(options: Options, needs_model: bool) -> RunConfig:
         *hooks.problems,
         *configuration.warnings_about_ignored_files,
     ]
-    warnings += record_and_report_new_hooks(root, options.user_home, hooks.hooks) if trusted else []
+    if trusted:
+        warnings += record_and_report_new_hooks(root, options.user_home, hooks.hooks)
+        memory = load_run_instructions(configuration).memory
+        if settings.context.chosen_file_names is None:
+            warnings += record_and_report_more_memory(root, options.user_home, memory)
     return RunConfig(
         # Whether a flag, settings or the environment asked for the sandbox: a resumed run has it too.
         options=replace(options, sandbox=sandbox is not None, rights=rules.rights_to_keep),

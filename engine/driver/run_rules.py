@@ -11,11 +11,8 @@ from typing import Any
 
 from interlock.engine.options import Options
 from interlock.services.configuration import Configuration
-from interlock.services.context.memory import (
-    configured_system_prompt_file,
-    find_git_root,
-    load_all_memory_files,
-)
+from interlock.services.context.instructions import Instructions, load_instructions
+from interlock.services.context.memory import configured_system_prompt_file, find_git_root
 from interlock.services.files.ignore import find_shared_git_directory
 from interlock.services.files.protected import (
     SETTINGS_FOLDERS,
@@ -276,9 +273,8 @@ def find_protected_paths(
     )
     programs = _configured_commands(settings, configuration.hooks.hooks, rules)
     names, home = settings.context.file_names, places.home
-    roots = [places.root, *(places.root / Path(d).expanduser() for d in settings.context.include_directories)]
+    roots = _list_roots(configuration)
     custom = settings.context.file_filtering.custom_ignore_files
-    memory = load_all_memory_files(roots=roots, home=home, names=names)
     lists = {
         "programs": program_search_folders(env),
         "what hooks, safety checkers and MCP servers run": (
@@ -288,7 +284,7 @@ def find_protected_paths(
         "what the check runs": _scripts_of_check_command(options.check, places.root),
         "policies": (*places.named, *places.admin),
         "nodes of your own": settings.processor_files(places.root, home),
-        "instructions for the model": (path for file in memory for path in file.sources),
+        "instructions for the model": load_run_instructions(configuration).list_sources(),
         "the system prompt": filter(None, [configured_system_prompt_file(env, places.root, home)]),
         GIT_BELIEVES: (path for root in roots for path in _paths_named_in_git_config(root, env)),
     }
@@ -307,6 +303,23 @@ def find_protected_paths(
         if inside := made.find_protection_by_name(root.relative_to(find_git_root(root) or "/")):
             found[root] = inside.what
     return made
+
+
+def load_run_instructions(configuration: Configuration) -> Instructions:
+    """Return the memory and rule files of a run's directories, read once for each state of the files."""
+    settings, places = configuration.loaded_settings.settings.context, configuration.rule_places
+    return configuration.compute_once(
+        "instructions",
+        lambda: load_instructions(
+            _list_roots(configuration), places.home, settings, trusted=configuration.is_workspace_trusted
+        ),
+    )
+
+
+def _list_roots(configuration: Configuration) -> list[Path]:
+    root = configuration.rule_places.root
+    more = configuration.loaded_settings.settings.context.include_directories
+    return [root, *(root / Path(folder).expanduser() for folder in more)]
 
 
 def _folders_whose_links_count(

@@ -55,6 +55,7 @@ from interlock.engine.driver.stop import Stop, await_unless_stopped
 from interlock.engine.optional_rooms import NO_EXPORTER, find_telemetry_exporter
 from interlock.engine.options import Decision, Options, Outcome, Renderer
 from interlock.engine.read import ENDED, TALKING, RunRow, find_exact_run, find_run, list_waiting_requests
+from interlock.engine.read.shared_folders import other_runs_in_folder_lines
 from interlock.engine.store import Store
 from interlock.engine.store.approvals import cancel_run_family
 from interlock.engine.store.diagnosis import explain_store_errors_and_damage
@@ -488,7 +489,10 @@ async def _advance_to_outcome(drive: Drive, make_input: DriveInput) -> Outcome:
     """Advance the run until nothing is due or a person must decide; an error becomes its outcome."""
     begun = await make_input(drive)  # before its first event: whoever hears that finds the run's row
     drive.bus(Init(session_id=drive.lease.run, model=drive.prepared.model, workflow=drive.pipeline.name))
-    for warning in drive.prepared.warnings:
+    for warning in (
+        *drive.prepared.warnings,
+        *other_runs_in_folder_lines(drive.store, drive.lease.run, drive.prepared.options),
+    ):
         drive.bus(ErrorEvent(severity="warning", message=warning))
     error: Exception | None = None
     snapshot: StateSnapshot | None = None

@@ -2,12 +2,12 @@
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, Literal, NamedTuple, Self, cast
 
 from pydantic import JsonValue
 
@@ -15,7 +15,8 @@ from interlock.engine.store.blobs import open_blob_storage, record_files_named_b
 from interlock.engine.store.chain import SqlChain
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.saver import Notice, Serde, ignore_stored_value
-from interlock.engine.store.tables import TABLE, Plus, where_sql
+from interlock.engine.store.seen_files import SqlSeenFiles
+from interlock.engine.store.tables import TABLE, Plus
 from interlock.graphs.langgraph_internals import always_storable_types
 from interlock.graphs.stored_values import Names, StorableTypes, describe_unstorable_value
 from interlock.services.hooks.hook_replies import HookReply
@@ -71,6 +72,15 @@ class SqlJournal:
     _plans: dict[Path, int] = field(default_factory=dict[Path, int])
     _rows: dict[_Where, _Row] = field(default_factory=dict[_Where, _Row])
     """Rows that this drive, which alone changes any, has read or written; some aren't committed yet."""
+    agent: str = ""
+    """Path of the sub-agent that has it; empty: the run's own conversation."""
+
+    def for_agent(self, agent: str) -> Self:
+        return replace(self, agent=agent)
+
+    @cached_property
+    def seen(self) -> SqlSeenFiles:
+        return SqlSeenFiles(self.conn, self.run, self.agent, self.redact)
 
     def find_row(self, key: CallKey, call: CallView) -> JournalRow | None:
         row = self._find_stored_row(key)
@@ -128,6 +138,7 @@ class SqlJournal:
                 store_changed_plans(self.conn, self.run, self.plans, self._plans)
             record_files_named_by_row(self.conn, self.run, text.encode(), file)
             self._write_row(key, done)
+            self.seen.record(key.message, result.seen)
 
     def find_latest_attempt(self, message: str, index: int) -> CallKey:
         (attempt,) = self.conn.execute(
@@ -244,7 +255,7 @@ class SqlEffects:
             (self.run, task, key),
             tables=("effects",),
         ).fetchone()
-        return _to_effect_row(self.serde, *found) if found else None
+        return to_effect_row(self.serde, *found) if found else None
 
     def record_intent(self, task: str, key: str, node_path: str) -> None:
         before = self.find_row(task, key, node_path)
@@ -291,79 +302,8 @@ def make_effect_journal(conn: Connection, run: str, epoch: int, redact: Redactor
     return SqlEffects(conn, run, epoch, Serde(known), known, redact)
 
 
-@dataclass
-class RecordedEffects:
-    """Implements `Effects` for a replay, in which nothing takes place: results come from the record, in its order."""
-
-    conn: Connection
-    run: str
-    serde: Any
-    storable_classes: frozenset[tuple[str, ...]] = frozenset()
-    redact: Redactor = SHAPES
-    on_stored_value: Notice = ignore_stored_value
-
-    def __post_init__(self) -> None:
-        self._given: dict[tuple[str, str], EffectRow] = {}
-        self._left: dict[tuple[str, str], list[EffectRow]] = {}
-        rows = "select place, key, attempt, type, value from recorded_effects where state = 'done' order by intent_at"
-        for place, key, *row in self.conn.execute(rows, tables=("recorded_effects",)).fetchall():
-            self._left.setdefault((place, key), []).append(_to_effect_row(self.serde, "done", *row))
-
-    def find_row(self, task: str, key: str, node_path: str) -> EffectRow | None:
-        left = self._left.get((node_path, key))
-        if (task, key) not in self._given and left:
-            self._given[task, key] = left.pop(0)
-        return self._given.get((task, key))
-
-    def record_intent(self, task: str, key: str, node_path: str) -> None:  # noqa: ARG002 - as Effects
-        raise RunError(f"The run has no effect {key!r} in {node_path!r}, so a replay has no result of it.")
-
-    def record_failure(self, task: str, key: str) -> None: ...
-
-    def record_result(self, task: str, key: str, result: Any) -> None: ...
-
-    def record_node_update(self, task: str, update: NodeUpdate) -> None: ...
-
-    def find_recorded_node_update(self, task: str, update: NodeUpdate) -> NodeUpdate | None:
-        place, node, code, state = update[:4]
-        where = {"run": self.run, "place": place, "node": node, "code": code, "state": state}
-        same, values = where_sql(where)
-        with self.conn.transaction() as conn:
-            number = conn.execute(
-                f"select number from taken_updates where {same} and task = $6", (*values, task)
-            ).fetchone()
-            if number is None:  # equal ones come in their order, also in the next drive of the replay
-                number = conn.execute(f"select count(*) from taken_updates where {same}", values).fetchone()
-                conn.insert("taken_updates", {**where, "task": task, "number": number[0]})
-            sql = f"select task, type, wrote, raised from recorded_updates where {same} order by at"
-            rows = conn.execute(sql, values).fetchall()
-            if number[0] >= len(rows):
-                raise RunError(self._missing_update_error_template(where).format(node=node))
-            then, kind, data, raised = rows[number[0]]
-            # Its model calls count, too: those of later nodes have the next ordinals.
-            names = [column.name for column in conn.list_columns("recorded_calls")]
-            sql = f"select {', '.join(names)} from recorded_calls where task like $1"
-            calls = conn.execute(sql, (f"{then}%",)).fetchall()
-            conn.insert_all("model_calls", [dict(zip(names, call, strict=True)) for call in calls], "keep")
-        return update._replace(wrote=self.serde.loads_typed((kind, data)), raised=raised)
-
-    def _missing_update_error_template(self, where: Mapping[str, str]) -> str:
-        same = "max(case when code = $4 then 1 else 0 end)"
-        sql = f"select {same} from recorded_updates where run = $1 and place = $2 and node = $3"
-        known = self.conn.execute(
-            sql, [where[k] for k in ("run", "place", "node", "code")], tables=("recorded_updates",)
-        ).fetchone()[0]
-        return _NOT_KEPT if known is None else _OF_OTHER_STATE if known else _OF_OTHER_CODE
-
-
-_NOT_KEPT = "Node {node!r} doesn't run in a replay, and the record has nothing that it wrote."
-_OF_OTHER_STATE = (
-    "Node {node!r} doesn't run in a replay, and the record has nothing that it wrote of such a state."
-)
-_OF_OTHER_CODE = "Node {node!r} has changed since it ran, and doesn't run in a replay."
-
-
-def _to_effect_row(serde: Any, state: Any, attempt: int, kind: str | None, data: bytes | None) -> EffectRow:
+def to_effect_row(serde: Any, state: Any, attempt: int, kind: str | None, data: bytes | None) -> EffectRow:
+    """Return a row of `effects`. `kind` and `data`: its result, if it has one."""
     return EffectRow(state, attempt, serde.loads_typed((kind, data)) if kind else None)
 
 

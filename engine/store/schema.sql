@@ -236,6 +236,18 @@ create table if not exists undone (
     record text,                      -- chain record that told the model; null: not told yet
     primary key (run, seq)
 ) without rowid;
+create table if not exists seen_files (
+    run text not null,
+    agent text not null,              -- path of the sub-agent whose conversation it is; '' for the run's own
+    path text not null,               -- as the model names it: relative to the workspace, or absolute
+    seq integer not null,             -- of the path, in the order in which it was seen
+    record text not null,             -- chain record that shows it, or has the call
+    digest text not null,             -- sha256 of the file's bytes; '' if it was gone
+    how text not null,                -- read | part | written | told
+    body blob,                        -- its text without secrets, deflated; null: long, or not text
+    at real not null,
+    primary key (run, agent, path, seq)
+);
 create table if not exists traces (
     run text primary key,
     trace text not null,              -- of OpenTelemetry: 32 hex digits

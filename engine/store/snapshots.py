@@ -86,18 +86,18 @@ class SqlSnapshots:
     _why: str = ""
     """Why none is taken any more."""
     _made: "WorkspaceSnapshots | None" = None
-    _newest: tuple[str, str] = ("", "")
-    """Message, and the commit after its latest call: nothing else can have changed files since."""
+    _message: str = ""
+    """The last whose calls began."""
     _beginning: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held while the first of parallel calls keeps what all of them may change."""
 
-    async def snapshot_before_call(self, key: CallKey) -> None:
+    async def snapshot_before_call(self, key: CallKey, changes: str = "") -> None:
         place = self._row_key(key)
         if place in self._snapshotted_calls:  # repeated after a kill: the first snapshot counts
             return
-        round_, commit = self._newest
-        if round_ != key.message:
-            commit = await self._take_snapshot_or_disable()
+        # Others may have changed files since the call before: of the same batch, look beside what this one changes.
+        commit = await self._take_snapshot_or_disable(changes if key.message == self._message else "")
+        self._message = key.message
         if self._why:
             self._record_call_without_snapshot(key)
         if commit and self._made:
@@ -169,7 +169,7 @@ class SqlSnapshots:
         if self._snapshotted_calls.get(place) is False and (
             commit := await self._take_snapshot_or_disable(changed)
         ):
-            self._snapshotted_calls[place], self._newest = True, (key.message, commit)
+            self._snapshotted_calls[place] = True
             where = dict(zip(TABLE["snapshots"].key, place, strict=True))
             self.conn.update("snapshots", {"after": commit}, where)
 

@@ -148,7 +148,7 @@ def _name_parameters_by_number(values: Values) -> dict[str, object]:
     return {str(number): value for number, value in enumerate(values, 1)}
 
 
-SCHEMA_VERSION = 17
+SCHEMA_VERSION = 18
 """`PRAGMA user_version`; increases with every change an older Interlock can't read."""
 ADDED_COLUMNS = (
     (6, "approvals", "number", "integer", "rowid"),

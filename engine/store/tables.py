@@ -148,6 +148,7 @@ TABLES = (
     ),
     Table("snapshots", ("run", "message", "idx", "attempt"), "root_step < $2", "step", waits=True),
     Table("undone", ("run", "seq"), "record is not null and at <= $2", "made", waits=True),
+    Table("seen_files", ("run", "agent", "path", "seq"), "at <= $2", "made", waits=True),
     Table("sessions", ("session",), holds={"chosen": f"{_PARSED}:parse_mapping"}),
     Table("served", ("kind", "id"), holds={"body": f"{_PARSED}:parse_mapping"}),
     Table("traces", ("run",)),

@@ -18,7 +18,8 @@ from interlock.engine.driver.delegation import RunAgents
 from interlock.engine.read import RunRow, Step
 from interlock.engine.store.chain import SqlChain
 from interlock.engine.store.connection import Connection
-from interlock.engine.store.journal import RecordedEffects, SqlJournal
+from interlock.engine.store.journal import SqlJournal
+from interlock.engine.store.recorded_effects import RecordedEffects
 from interlock.engine.store.run_copies import (
     list_calls_without_intent,
     read_recorded_hook_replies,
@@ -41,7 +42,15 @@ from interlock.services.models.script import ScriptEntry, to_script_entry
 from interlock.services.transcript import ChainTranscript
 from interlock.state.calls import CallKey, CallView, Planned, Preview, ToolResult, error_result
 from interlock.state.checks import CheckEnd, Checks, TestChanges
-from interlock.state.context import MEMORY, UNDONE, MemoryText, SystemFacts
+from interlock.state.context import (
+    CHANGED,
+    MEMORY,
+    UNDONE,
+    MemoryText,
+    SystemFacts,
+    format_trigger,
+    parse_shown_trigger,
+)
 from interlock.state.deps import ContextSource
 from interlock.state.errors import RunError
 from interlock.state.events import Emit
@@ -50,6 +59,7 @@ from interlock.state.journal import JournalRow
 from interlock.state.messages import Message, TextPart, Usage
 from interlock.state.node import find_node_spec, node
 from interlock.state.run import HookEvent
+from interlock.state.seen import SeenFiles
 from interlock.state.subagent import AgentDefinition, AgentInstance
 from interlock.state.tooling import Tool, ToolRun, Toolset
 
@@ -83,6 +93,8 @@ class ReplayRecord(NamedTuple):
     context: "ContextRecord"
     undone: Mapping[str, Sequence[str]]
     """Record → the notes about undone files that follow it."""
+    changed: Mapping[str, str]
+    """Record → the note about changed files that follows it."""
     results: Mapping[str, ToolResult]
     """Of `read_results_without_intent`."""
     hooks: "RecordedHooks"
@@ -97,11 +109,14 @@ def read_replay_record(services: DriveServices, hooked_events: str) -> ReplayRec
     chain = SqlChain(journal.conn).list_message_records_with_parents(journal.run)
     messages = [(parent, services.transcript.read_message(name)) for name, parent in chain]
     undone: dict[str, list[str]] = {}
+    changed: dict[str, str] = {}
     for parent, message in messages:
         if text := message.part(UNDONE):
             undone.setdefault(parent, []).append(text)
+        if text := message.part(CHANGED):
+            changed.setdefault(parent, text)
     context, agents = collect_recorded_context(messages), collect_recorded_agents(m for _, m in messages)
-    return ReplayRecord(context, undone, read_results_without_intent(journal), hooks, agents)
+    return ReplayRecord(context, undone, changed, read_results_without_intent(journal), hooks, agents)
 
 
 def collect_recorded_agents(messages: Iterable[Message]) -> dict[str, AgentDefinition]:
@@ -126,7 +141,9 @@ def replace_tools_and_hooks_with_record(services: DriveServices, record: ReplayR
         hash_prompts("context"),
     )
     transcript.recorded = partial(_use_recorded_context_message, record.context.messages, same_context)
-    kept = RecordedJournal(**{name: getattr(journal, name) for name in _JOURNAL}, recorded=record.undone)
+    parts = {name: getattr(journal, name) for name in _JOURNAL}
+    kept = RecordedJournal(**parts, recorded=record.undone)
+    kept.seen.recorded_notes = record.changed
     toolset, hooks = RecordedToolset(services.deps.toolset, record.results), record.hooks
     deps = replace(services.deps, journal=kept, toolset=toolset, hooks=hooks, snapshots=NoSnapshots())
     deps = replace(deps, checks=hooks.make_recorded_checks(services.deps.checks))
@@ -165,28 +182,37 @@ def _use_recorded_context_message(
 class ContextRecord(NamedTuple):
     messages: Mapping[str, Message]
     """Record → the context message that follows it."""
-    memory: Set[str]
-    """Names of the memory files the run came across."""
+    memory: Mapping[str, str]
+    """Name of each memory or rule file that the run came across → the level of a rule that a path brought along."""
     in_git: bool
     """Whether the model was told of a git repository."""
 
 
 def collect_recorded_context(messages: Iterable[tuple[str, Message]]) -> ContextRecord:
     """Return what messages tell of the context. `messages`: each with the record before it."""
-    found, memory, in_git = dict[str, Message](), set[str](), False
+    found, memory, in_git = dict[str, Message](), dict[str, str](), False
     for parent, message in messages:
         in_git = in_git or (message.role == "system" and bool(message.part("git")))
         if message.origin == "context":
             found.setdefault(parent, message)
-            sections = (part.section or "" for part in message.content if isinstance(part, TextPart))
-            memory |= {name.removeprefix(MEMORY) for name in sections if name.startswith(MEMORY)}
+            parts = [part for part in message.content if isinstance(part, TextPart) and part.section]
+            for part in parts:
+                name = (part.section or "").removeprefix(MEMORY)
+                if name != part.section:
+                    memory[name] = parse_shown_trigger(name, part.text)
     return ContextRecord(found, memory, in_git)
+
+
+def _stands_in(name: str, folders: Set[str]) -> bool:
+    """Return whether a memory file stands in one of some folders, or in its folder `.claude`."""
+    folder = PurePath(name).parent
+    return folder.as_posix() in folders or (folder.name == ".claude" and folder.parent.as_posix() in folders)
 
 
 class RecordedContext:
     """Today's context, but memory files near a call, and a repository that is gone, are the recorded ones."""
 
-    def __init__(self, inner: ContextSource, shown: Set[str], was_in_git: bool) -> None:
+    def __init__(self, inner: ContextSource, shown: Mapping[str, str], was_in_git: bool) -> None:
         self._inner, self._shown, self._was_in_git = inner, shown, was_in_git
 
     def system_prompt_facts(self) -> SystemFacts:
@@ -198,7 +224,12 @@ class RecordedContext:
     ) -> Sequence[MemoryText]:
         """The files by name; their texts come from the record when they are appended."""
         met = {folder.as_posix() for path in paths for folder in (PurePath(path), *PurePath(path).parents)}
-        named = sorted(name for name in self._shown - {*seen} if PurePath(name).parent.as_posix() in met)
+        triggers = {format_trigger(path) for path in paths}
+        named = sorted(
+            name
+            for name, trigger in self._shown.items()
+            if name not in seen and (trigger in triggers if trigger else _stands_in(name, met))
+        )
         return [MemoryText(name, "", "") for name in named]
 
     def __getattr__(self, name: str) -> Any:
@@ -252,7 +283,12 @@ class RecordedToolset:
         error = self._recorded_error(call)
         return str(error["message"]) if error.get("type") == "invalid_tool_params" else None
 
-    async def preview_call(self, call: CallView, earlier: Sequence[CallView]) -> Preview:  # noqa: ARG002 - as Toolset
+    async def preview_call(
+        self,
+        call: CallView,
+        earlier: Sequence[CallView],  # noqa: ARG002 - as Toolset
+        seen: SeenFiles | None = None,  # noqa: ARG002 - as Toolset
+    ) -> Preview:
         error = self._recorded_error(call)
         refused = error.get("type") in (
             None,
@@ -351,7 +387,7 @@ class RecordedChecks:
 class NoSnapshots:
     """Does nothing: a replay changes no files."""
 
-    async def snapshot_before_call(self, key: CallKey) -> None: ...
+    async def snapshot_before_call(self, key: CallKey, changes: str = "") -> None: ...
 
     async def snapshot_after_call(self, key: CallKey, changed: str = "") -> None: ...
 

@@ -62,8 +62,9 @@ def load_command_files(folders: Folders) -> Loaded[CustomCommand]:
 
 
 def _list_untrusted(folders: Folders) -> dict[str, str]:
-    files = find_ignored_files("commands", folders)
-    return {_name_of_file(file): f"{file.path} was ignored: {UNTRUSTED}." for file in files}
+    names = [(file.path.parent.name, file) for file in find_ignored_files("skills", folders)]
+    names += [(_name_of_file(file), file) for file in find_ignored_files("commands", folders)]
+    return {name: f"{file.path} was ignored: {UNTRUSTED}." for name, file in names}
 
 
 def _name_of_file(file: DefinitionFile) -> str:

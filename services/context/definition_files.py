@@ -7,7 +7,8 @@ from stat import S_ISREG
 from typing import Generic, NamedTuple, TypeVar
 
 from interlock.services.config.settings import FOLDERS
-from interlock.services.context.memory import find_git_root, resolve_readable_in_roots
+from interlock.services.context.imports import resolve_readable_in_roots
+from interlock.services.context.memory import find_git_root
 from interlock.services.files.agent_files import AgentFileKind, AgentFiles, find_agent_files
 from interlock.services.files.disk import read_file
 from interlock.services.files.filesystem import UnreadableError
@@ -31,6 +32,8 @@ class Folders(NamedTuple):
     """Trusted folders above the workspace, up to that of its repository, nearest first."""
     ignored: tuple[Path, ...] = ()
     """Those of the workspace and the folders above it that would count if they were trusted."""
+    off: frozenset[str] = frozenset()
+    """Kinds that the setting `context.read` turns off."""
 
 
 def find_parents_in_repository(root: Path, home: Path) -> list[Path]:
@@ -78,7 +81,7 @@ class DefinitionFile:
         if info.st_size > LARGEST:
             raise ValueError(f"it is larger than {LARGEST:,} bytes")
         self._require_allowed_place()
-        return read_file(self.path, LARGEST).decode("utf-8-sig")
+        return read_file(self.path, LARGEST).decode().removeprefix("\ufeff")
 
     def _require_allowed_place(self) -> None:
         """Raise `ValueError` if a project's file leads outside of its repository, or to what may hold secrets."""
@@ -124,6 +127,8 @@ class Loaded(Generic[T]):
 
 def find_definition_files(kind: AgentFileKind, folders: Folders) -> Iterator[DefinitionFile]:
     """Yield the files of the project, nearest folder first, then those of the home directory; each real file once."""
+    if kind in folders.off:
+        return
     seen: set[Path] = set()
     projects = dict.fromkeys((folders.root, *folders.parents)) if folders.trusted else ()
     for base in (*(base for base in projects if base != folders.home), folders.home):

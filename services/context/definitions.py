@@ -1,7 +1,7 @@
 """definitions: an inventory of all files that configure agents: whether each is used, and why not."""
 
 import os
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
@@ -13,22 +13,17 @@ from interlock.services.context.definition_files import (
     DefinitionFile,
     FileUse,
     Folders,
+    find_definition_files,
     find_ignored_files,
     shorten,
 )
-from interlock.services.context.memory import (
-    first_omission_note,
-    load_all_memory_files,
-    load_rule_files,
-    load_rules_of_folders_or_single_file,
-)
+from interlock.services.context.instructions import FoundFile, describe_instructions, describe_unknown_mode
 from interlock.services.context.skills import load_skills, load_skills_of_files
 from interlock.services.files.agent_files import AgentFileKind, find_agent_files, find_unread_agent_files
-from interlock.services.files.protected import RULES
 from interlock.state.command import list_shell_lines
-from interlock.state.context import IGNORE_FILE, CustomCommand, RuleFile
+from interlock.state.context import CustomCommand
+from interlock.state.settings import ContextSettings
 from interlock.state.subagent import AgentDefinition
-from interlock.state.text import estimate_tokens
 
 _SHOWN = 100
 """Characters of a description in a list."""
@@ -62,6 +57,9 @@ def list_definition_uses(folders: Folders) -> Iterator[DefinitionUse]:
     for use in agents.files:
         yield DefinitionUse("agents", use, _describe_agent(agents.by_name[use.name]) if use.name else ())
     for kind in ("skills", "commands", "agents"):
+        if kind in folders.off:
+            for file in find_definition_files(kind, folders._replace(off=frozenset())):
+                yield DefinitionUse(kind, FileUse(file, "", f"context.read.{kind} is false"), ())
         for file in find_ignored_files(kind, folders):
             yield DefinitionUse(kind, FileUse(file, "", UNTRUSTED), ())
         for base in (folders.root, *folders.parents):
@@ -112,85 +110,23 @@ def list_nested_skill_uses(root: Path) -> Iterator[DefinitionUse]:
         yield _describe_skill_use(use, loaded.by_name[use.name].description if use.name else "")
 
 
-_MEMORY = (
-    *("GEMINI.md", "AGENTS.md", "AGENT.md", "CLAUDE.md", ".github/copilot-instructions.md"),
-    ".cursorrules",
-)
-"""Common names of memory files; the `context.fileName` setting selects which are used."""
 _IGNORE = (".geminiignore", ".rooignore")
 _UNTRUSTED = "the folder isn't trusted (interlock trust)"
 _PROMPT = "system-prompt-"
 
 
-class FoundFile(NamedTuple):
-    """One file or kind of file."""
-
-    used: bool
-    what: str
-    text: str
-    """What it is, or why it isn't used; shown to people."""
-
-
 def describe_instruction_files(
-    root: Path, home: Path, memory_names: Sequence[str], mode_slugs: Collection[str], trusted: bool
+    root: Path, home: Path, settings: ContextSettings, mode_slugs: Collection[str], trusted: bool
 ) -> Iterator[FoundFile]:
     """List the agent files found, in a fixed order, without side effects; `mode_slugs`: slugs of existing modes."""
-    yield from _find_memory_files(root, home, memory_names)
+    yield from describe_instructions(root, home, settings, mode_slugs, trusted=trusted)
     for name in _IGNORE:
         if (root / name).is_file():
             yield FoundFile(True, "ignore", f"{name}: kept from tools and references")
-    yield from _find_rule_files(root, home, mode_slugs)
     for path in sorted((root / ".roo").glob(f"{_PROMPT}*")):
         name = path.relative_to(root).as_posix()
-        problem = _unknown_mode_problem(path.name.removeprefix(_PROMPT), mode_slugs) or (
+        problem = describe_unknown_mode(path.name.removeprefix(_PROMPT), mode_slugs) or (
             "" if trusted else _UNTRUSTED
         )
         what = f"not used; {problem}" if problem else "in place of the mode's system prompt"
         yield FoundFile(not problem, "prompt", f"{name}: {what}")
-
-
-def _find_rule_files(root: Path, home: Path, mode_slugs: Collection[str]) -> Iterator[FoundFile]:
-    """List the rules for each mode that has any, then those for all modes."""
-    places = [base / ".roo" / "rules" for base in dict.fromkeys((home, root))]
-    places += [root / name for name in RULES]
-    slugs = {path.name.partition("-")[2] for p in places for path in p.parent.glob(f"{p.name}-*")}
-    used: set[str] = set()
-    for slug in (*sorted(slugs), ""):
-        files = (
-            load_rules_of_folders_or_single_file(f"-{slug}", root, home)
-            if slug
-            else load_rule_files(root, home, "")
-        )
-        used |= {file.shown for file in files}
-        yield from (
-            _describe_rule_file(file, slug, mode_slugs) for file in files if file.shown != IGNORE_FILE
-        )
-    for name in (f"{name}{suffix}" for suffix in ("", *(f"-{s}" for s in sorted(slugs))) for name in RULES):
-        if name not in used and (root / name).is_file():
-            yield FoundFile(False, "rules", f"{name}: not used; there are rules that come before it")
-
-
-def _describe_rule_file(file: RuleFile, mode_slug: str, known_slugs: Collection[str]) -> FoundFile:
-    if (
-        problem := _unknown_mode_problem(mode_slug, known_slugs)
-        or file.problem
-        or ("" if file.text else "it is empty")
-    ):
-        return FoundFile(False, "rules", f"{file.shown}: not used; {problem}")
-    where = f"mode {mode_slug} of the task loop" if mode_slug else "every mode of the task loop"
-    return FoundFile(True, "rules", f"{file.shown}: {where}, about {estimate_tokens(file.text):,} tokens")
-
-
-def _unknown_mode_problem(mode_slug: str, known_slugs: Collection[str]) -> str:
-    return "" if not mode_slug or mode_slug in known_slugs else f"unknown mode {mode_slug!r}"
-
-
-def _find_memory_files(root: Path, home: Path, names: Sequence[str]) -> Iterator[FoundFile]:
-    files = load_all_memory_files(roots=[root], home=home, names=names)
-    for file in files:
-        size = f"{file.level}, about {estimate_tokens(file.text):,} tokens"
-        problem = first_omission_note(file.text)
-        yield FoundFile(not problem, "memory", f"{file.path}: {size}{f'; {problem}' if problem else ''}")
-    for name in _MEMORY:
-        if name not in names and (root / name).is_file():
-            yield FoundFile(False, "memory", f"{name}: not used; context.fileName names {', '.join(names)}")

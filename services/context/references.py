@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from interlock.services.context.memory import blank_code_spans
+from interlock.services.context.imports import blank_code_spans
 from interlock.state.calls import ToolError
 from interlock.state.context import Reference
 from interlock.state.deps import StopFlag
@@ -200,7 +200,8 @@ def _read_reference(
     budget.chars -= len(result.content)
     kind = "directory" if path_kind(workspace, real_path) == "directory" else "file"
     reference = _build_text_reference(path, result.content, kind)
-    return Reference(path, reference.status, str(result.meta.get("summary", "")), reference.parts)
+    summary = str(result.meta.get("summary", ""))
+    return Reference(path, reference.status, summary, reference.parts, result.seen)
 
 
 def _build_text_reference(path: str, text: str, status: str) -> Reference:

@@ -24,7 +24,7 @@ from interlock.services.context.definition_files import (
     shorten,
 )
 from interlock.services.context.front_matter import parse_front_matter, to_flag, to_list, to_text
-from interlock.services.context.memory import resolve_readable_in_roots
+from interlock.services.context.imports import resolve_readable_in_roots
 from interlock.services.context.tool_names import resolve_tool_names
 from interlock.services.files.agent_files import find_agent_files
 from interlock.services.files.disk import read_file

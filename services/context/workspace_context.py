@@ -10,6 +10,7 @@ import signal
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from heapq import nsmallest
 from itertools import islice
 from pathlib import Path
@@ -18,22 +19,17 @@ from typing import Any, cast
 
 from interlock.services.context.commands import load_commands
 from interlock.services.context.definition_files import Folders
-from interlock.services.context.memory import (
-    configured_system_prompt_file,
-    find_git_root,
-    find_memory_files_down_to,
-    first_omission_note,
-    is_directory,
-    load_all_memory_files,
-    load_rule_files,
-    read_memory_file_with_imports,
-)
+from interlock.services.context.imports import first_omission_note
+from interlock.services.context.memory import configured_system_prompt_file, find_git_root
+from interlock.services.context.nearby import InstructionSource
 from interlock.services.context.references import resolve_reference, resolve_references
+from interlock.services.context.rules import load_rule_files
 from interlock.services.context.skills import Skill, describe_nested_skills, list_folders_below_root
 from interlock.services.files.disk import read_text_file
 from interlock.services.files.ignore import is_generated_folder
 from interlock.services.secrets.environment import tool_environment
 from interlock.state.context import (
+    DESCRIBED,
     Commands,
     IdeState,
     MemoryText,
@@ -94,6 +90,14 @@ def format_directory_tree(root: Path, make_ignore_test: IgnoreTestFactory, limit
         )
         queue.extend((Path(e.path), names) for e in inner)
     return "\n".join(_format_tree_lines(root, shown, omitted, "")) or "(empty)"
+
+
+def is_directory(entry: os.DirEntry[str], *, follow_symlinks: bool) -> bool:
+    """Return whether it is a folder; not if that can't be found out."""
+    try:
+        return entry.is_dir(follow_symlinks=follow_symlinks)
+    except OSError:
+        return False
 
 
 def _list_entries(directory: Path, limit: int) -> list[os.DirEntry[str]]:
@@ -336,10 +340,16 @@ class WorkspaceContext:
         return await asyncio.to_thread(self._format_directory_trees)
 
     async def load_mode_rules(self, mode: str) -> Sequence[RuleFile]:
-        agents = self.settings.context.use_agent_rules
-        return await asyncio.to_thread(
-            load_rule_files, self.info.workspace, self.home, mode, use_agent_files=agents
+        read = self.settings.context.read
+        found = await asyncio.to_thread(
+            load_rule_files,
+            self.info.workspace,
+            self.home,
+            mode,
+            use_agent_files=self.settings.context.use_agent_rules and read.memory,
+            use_rules=read.rules,
         )
+        return [file for file in found if file.text]
 
     def load_commands(self) -> Commands:
         return load_commands(self.definition_folders, self.skills)
@@ -364,34 +374,35 @@ class WorkspaceContext:
     def load_subdirectory_memory_files(
         self, paths: Sequence[str], seen: Collection[str]
     ) -> Sequence[MemoryText]:
-        names = self.settings.context.file_names
-        files = dict.fromkeys(
-            f for path in paths for f in find_memory_files_down_to(path, self.workspace, names)
+        return [*self._instructions.load_files_near(paths, seen), *self._list_skills_near(paths, seen)]
+
+    @cached_property
+    def _instructions(self) -> InstructionSource:
+        return InstructionSource(
+            self.roots, self.home, self.settings.context, self.trusted, self.workspace, self._display_path
         )
-        new = [f for f in files if self._display_path(f) not in seen]
-        found = [
-            MemoryText(
-                self._display_path(f), "project", read_memory_file_with_imports(f, self.workspace.roots)
-            )
-            for f in new
-        ]
-        return [*found, *self._list_skills_near(paths, seen)]
 
     def _list_skills_near(self, paths: Sequence[str], seen: Collection[str]) -> Iterator[MemoryText]:
         """Yield the skills of folders on the way to some files, once for each folder."""
         root = self.info.workspace
-        folders = list_folders_below_root(paths, self.workspace) if self.trusted else []
+        counts = self.trusted and self.settings.context.read.skills
+        folders = list_folders_below_root(paths, self.workspace) if counts else []
         for folder in folders:
             shown = f"{folder.relative_to(root).as_posix()}/skills"
             if shown not in seen and (text := describe_nested_skills(root, folder)):
                 yield MemoryText(shown, "skills, for files here", text)
 
     async def load_memory_files(self) -> Sequence[MemoryText]:
-        names = self.settings.context.file_names
-        files = await asyncio.to_thread(load_all_memory_files, roots=self.roots, home=self.home, names=names)
+        found = await asyncio.to_thread(self._instructions.load)
         return [
-            MemoryText(self._display_path(f.path), f.level, f.text, first_omission_note(f.text))
-            for f in files
+            *(
+                MemoryText(self._display_path(f.path), f.level, f.text, first_omission_note(f.text))
+                for f in (*found.used_memory(), *found.used_rules("always"))
+            ),
+            *(
+                MemoryText(self._display_path(rule.path), DESCRIBED, rule.condition.description)
+                for rule in found.used_rules("described")
+            ),
         ]
 
     def _format_directory_trees(self) -> str:

@@ -36,6 +36,8 @@ _DEEPEST = 6
 """Maximum depth of folders below a pattern's first folder."""
 _MOST = 500
 """Maximum number of files that one pattern finds."""
+_MOST_FOLDERS = 2_000
+"""Maximum number of folders that are listed for one pattern (Codex: the same for skills)."""
 
 
 class AgentFiles(NamedTuple):
@@ -104,19 +106,23 @@ def find_matching_files(base: Path, pattern: str, without: tuple[str, ...] = ())
     """Yield the files below a folder that a pattern of the table matches, sorted, at most 500.
 
     `without`: names of folders, directly in the pattern's first folder, that aren't looked into."""
+    if "*" not in pattern:
+        yield from [base / pattern] * is_file(base / pattern)
+        return
     parts = pattern.split("/")
-    fixed = next((place for place, part in enumerate(parts) if "*" in part), len(parts) - 1)
+    fixed = next(place for place, part in enumerate(parts) if "*" in part)
     folder, rest = base.joinpath(*parts[:fixed]), parts[fixed:]
-    yield from islice(_match_below(str(folder), rest, 0, frozenset(), frozenset(without)), _MOST)
+    yield from islice(_match_below(str(folder), rest, 0, set(), frozenset(without)), _MOST)
 
 
 def _match_below(
-    folder: str, rest: list[str], depth: int, above: frozenset[str], without: frozenset[str]
+    folder: str, rest: list[str], depth: int, seen: set[str], without: frozenset[str]
 ) -> Iterator[Path]:
     record_read(folder, "entries")
     real = os.path.realpath(folder)
-    if depth > _DEEPEST or real in above:  # a link leads back
+    if depth > _DEEPEST or real in seen or len(seen) > _MOST_FOLDERS:  # links may lead back, or multiply
         return
+    seen.add(real)
     try:
         entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
     except OSError:
@@ -129,9 +135,9 @@ def _match_below(
             yield Path(entry.path)
         elif is_folder and rest[0] == "**":
             if entry.name not in without:
-                yield from _match_below(entry.path, rest, depth + 1, above | {real}, frozenset())
+                yield from _match_below(entry.path, rest, depth + 1, seen, frozenset())
         elif is_folder and not is_last and fnmatch.fnmatchcase(entry.name, name):
-            yield from _match_below(entry.path, rest[1:], depth + 1, above | {real}, frozenset())
+            yield from _match_below(entry.path, rest[1:], depth + 1, seen, frozenset())
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:

@@ -3,9 +3,10 @@
 import asyncio
 import errno
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from pydantic import BaseModel, JsonValue
@@ -13,6 +14,7 @@ from pydantic import BaseModel, JsonValue
 from interlock.prompts import load_prompt
 from interlock.services.files.filesystem import (
     hash_file_at,
+    lock_folder,
     remove_temporary_file,
     sha256,
     write_atomically,
@@ -31,11 +33,17 @@ from interlock.state.calls import (
     error_result,
 )
 from interlock.state.file_names import format_file_name, parse_file_name
+from interlock.state.seen import ChangedFile, SeenFile
 from interlock.state.tooling import FileChange, TargetFile, Tool, ToolContext, ToolRun
 from interlock.state.workspace import ConfirmedEncoding, OpenDirEntry, PathRefused, Workspace
 from interlock.tools.file_content import alike_files_pattern, decode_text_file
+from interlock.tools.stale_files import diff_between_texts, make_seen_file
 from interlock.tools.workspace_files import prepare_write_target, read_file_bytes, stat_refusing_links
 
+LONGEST_TOLD_DIFF = 4_000
+"""Characters of a file's diff that a model is told unasked."""
+_LOCK_WAIT_S = 5.0
+"""Another run's write takes some milliseconds."""
 _MOST_FORESEEN = 100_000_000
 """Bytes of files kept in `FileCalls._foreseen`."""
 
@@ -135,7 +143,7 @@ class FileWriteCalls:
         change, planned = self._changes.pop(_call_key(run.call), None), run.planned
         if planned is not None and (change is None or not _is_same_change(change, planned)):
             if await asyncio.to_thread(self._clean_up_if_already_written, planned, run.key):
-                return _success_result(self.workspace, planned)
+                return await asyncio.to_thread(_success_result, self.workspace, planned)
             change = None
         if change is None:
             change = await _compute_change(tool, args, context, {})
@@ -188,6 +196,33 @@ class FileWriteCalls:
         except (OSError, PathRefused):
             return "unreadable"
 
+    def find_changed_files(
+        self, known: Sequence[SeenFile], redact: Callable[[str], str]
+    ) -> Sequence[ChangedFile]:
+        """See `Toolset.find_changed_files`."""
+        found: list[ChangedFile] = []
+        for seen in known:
+            with suppress(ToolError):  # it may not be read any more
+                if change := self._find_change(seen, redact):
+                    found.append(change)
+        return found
+
+    def _find_change(self, seen: SeenFile, redact: Callable[[str], str]) -> ChangedFile | None:
+        path = self.workspace.resolve_readable(seen.path)
+        try:
+            data = read_file_bytes(self.workspace, path)
+        except ToolError as error:
+            if error.kind != "file_not_found" or not seen.digest:
+                return None
+            return ChangedFile(now=SeenFile(path=seen.path, digest="", how="read"), diff="")
+        if sha256(data) == seen.digest:
+            return None
+        file = decode_text_file(data, self.workspace.read_conventions(path), path.name)
+        diff = "" if seen.text is None or file is None else diff_between_texts(seen, redact(file.text))
+        whole = seen.how in ("read", "written") and 0 < len(diff) <= LONGEST_TOLD_DIFF
+        now = make_seen_file(seen.path, data, file, "read" if whole else "told")
+        return ChangedFile(now=now, diff=diff if len(diff) <= LONGEST_TOLD_DIFF else "")
+
     def _clean_up_if_already_written(self, planned: Planned, key: CallKey) -> bool:
         """Return whether the file already matches the plan; if so, remove what a killed write left behind."""
         try:
@@ -200,12 +235,16 @@ class FileWriteCalls:
             return False
 
     def _write_unless_file_changed(self, change: FileChange, planned: Planned, key: CallKey) -> ToolResult:
-        """Write the change unless the file is no longer as planned."""
+        """Write the change unless the file is no longer as planned. Writers of ours take turns in a folder."""
         path = Path(change.path)
         try:
             if self.workspace.resolve_writable(change.path) != path:  # replaced by a link in the meantime
                 return _external_change_result(self.workspace, planned)
-            with self.workspace.open_parent_directory(path, create_missing=planned.before is None) as place:
+            creates = planned.before is None
+            with (
+                self.workspace.open_parent_directory(path, create_missing=creates) as place,
+                lock_folder(place.directory, _LOCK_WAIT_S),
+            ):
                 if hash_file_at(place) == planned.after:
                     return _success_result(self.workspace, planned)
                 if self._editor_or_disk_hash(place, path) != planned.before:
@@ -213,20 +252,29 @@ class FileWriteCalls:
                 if change.before != change.after:
                     plan = self.workspace.find_plan_file(change.path) is not None
                     self._write_through_editor(path, change.after)
-                    if hash_file_at(place) != planned.after:
-                        self._write(place, path, change.after, key, private=plan)
+                    if (there := hash_file_at(place)) != planned.after:
+                        check = partial(_require_digest, place, there)
+                        self._write(place, path, change.after, key, private=plan, check=check)
         except OSError as error:
             return self._write_failure_result(path, planned, error)
         self.workspace.record_written_digest(path, planned.after)
         return _success_result(self.workspace, planned)
 
     def _write(
-        self, place: OpenDirEntry, path: Path, data: bytes, key: CallKey, *, private: bool = False
+        self,
+        place: OpenDirEntry,
+        path: Path,
+        data: bytes,
+        key: CallKey,
+        *,
+        private: bool = False,
+        check: Callable[[], None] = lambda: None,
     ) -> None:
+        """Write a file; `check` is called right before, and may raise `OSError`."""
         if private or self.copies is None:
-            write_atomically(place, data, key, private=private)
+            write_atomically(place, data, key, private=private, check=check)
         else:
-            write_keeping_file(place, path, data, key, self.copies)
+            write_keeping_file(place, path, data, key, self.copies, check)
 
     def restore_killed_writes(self) -> None:
         """Put files of this workspace back as they were if a write in place was cut off in them."""
@@ -245,11 +293,21 @@ class FileWriteCalls:
 
     def _write_failure_result(self, path: Path, planned: Planned, error: OSError) -> ToolResult:
         gone = planned.before is not None and isinstance(error, FileNotFoundError | NotADirectoryError)
-        if gone or error.errno == errno.ELOOP:
+        if gone or isinstance(error, _ChangedMeanwhileError) or error.errno == errno.ELOOP:
             return _external_change_result(self.workspace, planned)
         reason = error.strerror or str(error)
         shown = self.workspace.display_path(path)
         return error_result("io_error", f"{shown!r} could not be written: {reason}. The file is as it was.")
+
+
+class _ChangedMeanwhileError(OSError):
+    """Somebody else wrote the file while it was about to be replaced."""
+
+
+def _require_digest(place: OpenDirEntry, digest: str | None) -> None:
+    """Raise `_ChangedMeanwhileError` unless a file's bytes still have this hash."""
+    if hash_file_at(place) != digest:
+        raise _ChangedMeanwhileError
 
 
 def _change_cache_key(
@@ -261,7 +319,8 @@ def _change_cache_key(
         return None
     target = prepare_write_target(path, context, files)
     found = "" if target.before is None else sha256(target.before)
-    return tool.name, args.model_dump_json(), str(target.path), found
+    known = target.stale.why if target.stale else ""
+    return tool.name, args.model_dump_json(), str(target.path), found, known
 
 
 def _change_size(change_or_error: FileChange | ToolError) -> int:
@@ -317,6 +376,7 @@ def _to_planned(change: FileChange) -> Planned:
         message=change.message,
         diff=change.diff,
         how=change.how,
+        part=change.part,
     )
 
 
@@ -325,12 +385,20 @@ def _success_result(workspace: Workspace, planned: Planned) -> ToolResult:
     lines = planned.diff.splitlines()
     added = sum(line.startswith("+") and not line.startswith("+++ ") for line in lines)
     removed = sum(line.startswith("-") and not line.startswith("--- ") for line in lines)
+    path = Path(parse_file_name(planned.path))
     meta: dict[str, JsonValue] = {
-        "path": workspace.display_path(Path(parse_file_name(planned.path))),
+        "path": workspace.display_path(path),
         "diff": planned.diff,
         "summary": f"+{added} -{removed}",
     }
-    return ToolResult(status="success", content=planned.message, meta=meta)
+    seen = SeenFile(path=str(meta["path"]), digest=planned.after or "")
+    with suppress(ToolError):  # whatever became of it, the write succeeded
+        data = read_file_bytes(workspace, path)
+        if sha256(data) == planned.after:
+            file = decode_text_file(data, workspace.read_conventions(path), path.name)
+            seen = make_seen_file(seen.path, data, file)
+    seen = seen.model_copy(update={"how": "part" if planned.part else "written"})
+    return ToolResult(status="success", content=planned.message, meta=meta, seen=(seen,))
 
 
 def _external_change_result(workspace: Workspace, planned: Planned) -> ToolResult:

@@ -111,18 +111,33 @@ def remove_temporary_file(place: "OpenDirEntry", key: "CallKey") -> None:
     _remove_if_exists(place.directory, temporary_path(Path(place.name), key).name)
 
 
-def write_atomically(place: "OpenDirEntry", data: bytes, key: "CallKey", *, private: bool = False) -> None:
+def write_atomically(
+    place: "OpenDirEntry",
+    data: bytes,
+    key: "CallKey",
+    *,
+    private: bool = False,
+    check: Callable[[], None] = lambda: None,
+) -> None:
     """Replace a file's bytes, keeping its mode, or create it (`private`: for its owner alone). Durable on return.
 
+    `check`: called right before the file is replaced; what it raises leaves the file unchanged.
     Only this name is replaced: other hard links to the file keep the old bytes. Raises OSError (full disk, missing
     permission), leaving the file unchanged and no leftovers.
     """
     found = _stat_if_exists(place)
     mode = (CLOSED_FILE if private else None) if found is None else stat.S_IMODE(found.st_mode)
-    _replace_durably(place, data, temporary_path(Path(place.name), key).name, mode)
+    _replace_durably(place, data, temporary_path(Path(place.name), key).name, mode, check)
 
 
-def write_keeping_file(place: "OpenDirEntry", path: Path, data: bytes, key: "CallKey", copies: Path) -> None:
+def write_keeping_file(
+    place: "OpenDirEntry",
+    path: Path,
+    data: bytes,
+    key: "CallKey",
+    copies: Path,
+    check: Callable[[], None] = lambda: None,
+) -> None:
     """Write a user's file, keeping owner, group, mode, ACL, extended attributes, hard links and mounts, or create it.
 
     It is replaced where that keeps everything, else written in place, with its copy in `copies` until that is done.
@@ -131,19 +146,22 @@ def write_keeping_file(place: "OpenDirEntry", path: Path, data: bytes, key: "Cal
     found = _stat_if_exists(place)
     scratch = temporary_path(Path(place.name), key).name
     if found is None:
-        _replace_durably(place, data, scratch, None)
-    elif found.st_nlink > 1 or not _try_to_replace(place, data, scratch, stat.S_IMODE(found.st_mode)):
+        _replace_durably(place, data, scratch, None, check)
+    elif found.st_nlink > 1 or not _try_to_replace(place, data, scratch, stat.S_IMODE(found.st_mode), check):
+        check()
         write_in_place(place, path, data, copies)
 
 
-def _try_to_replace(place: "OpenDirEntry", data: bytes, scratch_name: str, mode: int) -> bool:
+def _try_to_replace(
+    place: "OpenDirEntry", data: bytes, scratch_name: str, mode: int, check: Callable[[], None]
+) -> bool:
     """Replace a file by one that differs in its bytes only; return whether that can be done here."""
     try:
         old = os.open(place.name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=place.directory)
     except PermissionError:  # it may be written, but not read: then its attributes can't be seen
         return False
     try:
-        _replace_durably(place, data, scratch_name, mode, like=old)
+        _replace_durably(place, data, scratch_name, mode, check, old)
     except _CannotKeepError:
         return False
     except OSError as error:
@@ -209,9 +227,14 @@ def replace_private_file_holding_lock(path: Path, data: bytes) -> None:
 
 
 @contextmanager
-def lock_folder(folder: Path, wait_s: float | None = None) -> Generator[None]:
-    """Hold an exclusive lock across processes; it dies with its holder. Raise `TimeoutError` after `wait_s`."""
-    handle = os.open(folder, _DIRECTORY)
+def lock_folder(folder: Path | int, wait_s: float | None = None) -> Generator[None]:
+    """Hold an exclusive lock across processes; it dies with its holder. Raise `TimeoutError` after `wait_s`.
+
+    A descriptor may be usable only as `dir_fd`.
+    """
+    handle = (
+        os.open(folder, _DIRECTORY) if isinstance(folder, Path) else os.open(".", _DIRECTORY, dir_fd=folder)
+    )
     until = None if wait_s is None else time.monotonic() + wait_s
     try:
         while True:
@@ -229,12 +252,18 @@ def lock_folder(folder: Path, wait_s: float | None = None) -> Generator[None]:
 
 
 def _replace_durably(
-    place: "OpenDirEntry", data: bytes, scratch_name: str, mode: int | None, like: int | None = None
+    place: "OpenDirEntry",
+    data: bytes,
+    scratch_name: str,
+    mode: int | None,
+    check: Callable[[], None] = lambda: None,
+    like: int | None = None,
 ) -> None:
     with sync_directory_on_exit(place.directory):
         _remove_if_exists(place.directory, scratch_name)
         try:
             _write_new_file(place._replace(name=scratch_name), data, mode, like)
+            check()
             os.replace(scratch_name, place.name, src_dir_fd=place.directory, dst_dir_fd=place.directory)
         except OSError:
             _remove_if_exists(place.directory, scratch_name)

@@ -105,9 +105,25 @@ def to_claude_input(
         made["tool_name"] = _server_tool_name(tool) if tool.startswith("mcp_") else claude_tool_name(tool)
         if isinstance(args, dict):
             made["tool_input"] = _to_claude_arguments(tool, args, workspace)
+    response = payload.get("tool_response")
+    if isinstance(response, dict):
+        made["tool_response"] = _to_claude_response(made, response)
     if event == "AfterAgent":
         made["last_assistant_message"] = payload.get("prompt_response", "")
     return made
+
+
+def _to_claude_response(
+    made: Mapping[str, JsonValue], response: Mapping[str, JsonValue]
+) -> dict[str, JsonValue]:
+    """Return a tool's result with the fields that Claude Code's tool of that name has."""
+    args, tool = made.get("tool_input"), made.get("tool_name")
+    if tool == "Bash":
+        text = str(response.get("llmContent", "")).removeprefix("Output:\n")
+        return {**response, "stdout": text, "stderr": "", "interrupted": False}
+    if tool in ("Write", "Edit") and isinstance(args, dict):
+        return {**response, "filePath": args.get("file_path"), "success": "error" not in response}
+    return {**response}
 
 
 def _server_tool_name(tool: str) -> str:

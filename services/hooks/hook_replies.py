@@ -329,6 +329,10 @@ class HookEnvironment:
             **payload,
         }
 
+    def translate_input(self, hook: Hook, payload: Mapping[str, JsonValue]) -> Mapping[str, JsonValue]:
+        """Return an event's fields in the names that a hook was written for."""
+        return to_claude_input(hook.event, payload, self.workspace) if hook.is_claudes else payload
+
     def environment_variables(self) -> dict[str, str]:
         """Return the variables under gemini-cli's and Claude Code's names."""
         return {
@@ -349,7 +353,7 @@ async def run_hook(
     if hook.broken:
         why = f"A required hook can't be run: {hook.broken}"
         return HookReply(decision="block", reason=why, warning=hook.broken)
-    given = to_claude_input(hook.event, payload, environment.workspace) if hook.is_claudes else payload
+    given = environment.translate_input(hook, payload)
     stdin = json.dumps(given, ensure_ascii=False).encode("utf-8", "replace")
     stderr = bytearray()
     ended = await processes.run(
@@ -386,7 +390,8 @@ def _from_claude_reply(
     if reply.decision == "block" and event == "AfterTool":
         changes |= {"decision": "none", "reason": "", "context": f"{reply.context}\n{reply.reason}".strip()}
     elif reply.decision == "block" and is_only_told(event):
-        changes |= {"decision": "none", "reason": "", "message": reply.reason}
+        said = "" if reply.reason == NO_REASON else reply.reason
+        changes |= {"decision": "none", "reason": "", "message": said}
     changed, tool, args = reply.output.get("tool_input"), payload.get("tool_name"), payload.get("tool_input")
     if isinstance(changed, dict) and isinstance(tool, str) and isinstance(args, dict):
         own = from_claude_arguments(tool, args, changed, workspace)

@@ -30,6 +30,7 @@ from interlock.state.events import Emit, ErrorEvent, ToolOutput
 from interlock.state.mcp import ServerItem, ServerView
 from interlock.state.messages import DataPart, ToolDeclaration
 from interlock.state.names import mcp_tool_prefix
+from interlock.state.seen import SeenFiles
 from interlock.state.text import make_visible, schema_violation, to_visible_json
 from interlock.state.tooling import Outputs, ToolInfo, ToolRun
 from interlock.tools.file_content import LARGEST_MEDIA, to_media_part_or_notice
@@ -348,9 +349,11 @@ class JoinedToolset(BuiltinToolset):
         text = f"{server}: {make_visible(name)}" + (f" {to_visible_json(call.args)}" if call.args else "")
         return text if len(text) <= _SUMMARY else text[: _SUMMARY - 1] + "…"
 
-    async def preview_call(self, call: CallView, earlier: Sequence[CallView]) -> Preview:
+    async def preview_call(
+        self, call: CallView, earlier: Sequence[CallView], seen: SeenFiles | None = None
+    ) -> Preview:
         if self.servers.find_server_of_tool(call.name) is None:
-            return await super().preview_call(call, earlier)
+            return await super().preview_call(call, earlier, seen)
         args = to_visible_json(call.args, indent=2)
         return Preview(text=f"{self.summarize_call(call.model_copy(update={'args': {}}))}\n{args}")
 

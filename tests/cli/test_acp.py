@@ -234,7 +234,9 @@ def test_unsaved_text_is_read_edited_and_brought_back_by_undo(editor: Open, tmp_
     assert (work / "a.txt").read_text() == "unsaved\n" and not (work / "b/new.txt").exists()
 
 
-def test_what_is_typed_after_the_question_is_asked_about(editor: Open, tmp_path: Path) -> None:
+def test_what_is_typed_after_the_question_stays_and_the_model_hears_of_it(
+    editor: Open, tmp_path: Path
+) -> None:
     work, buffers = tmp_path / "work", {"a.txt": "one\n"}
     (work / "a.txt").write_text("one\n")
 
@@ -242,12 +244,15 @@ def test_what_is_typed_after_the_question_is_asked_about(editor: Open, tmp_path:
         buffers["a.txt"] = "typed\n"
         return ALLOWS(params)
 
-    here = editor(says("write_file", file_path="a.txt", content="two\n"), DONE, offers=FILES)
+    told = {"expect": r"(?s)changed since you last saw it, so nothing was written.*\+typed", **DONE}
+    write = says("write_file", file_path="a.txt", content="two\n")
+    here = editor(says("read_file", file_path="a.txt"), write, told, offers=FILES)
     offers_files(here, buffers, work)
     here.person = types_then_allows
     assert here.prompt(here.new(), "write") == "end_turn"
     diffs = [f["params"]["toolCall"]["content"][-1] for m, f in here.asked if "permission" in m]
-    assert [(d["oldText"], d["newText"]) for d in diffs] == [("one\n", "two\n"), ("typed\n", "two\n")]
+    assert [(d["oldText"], d["newText"]) for d in diffs] == [("one\n", "two\n")]
+    assert buffers["a.txt"] == "typed\n"
 
 
 def test_commands_undo_rewind_and_fork(editor: Open, tmp_path: Path) -> None:

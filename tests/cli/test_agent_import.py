@@ -250,6 +250,17 @@ def test_conversations_of_a_folder_are_taken_over_only_if_asked_and_gone_on_with
     assert not run("import", "--agent", "claude", "--conversations", "--yes", "--json").json["taken_over"]
 
 
+def test_a_folder_elsewhere_is_found_and_the_chosen_memory_file_is_written(
+    run: Run, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CODEX_HOME", str(home / "moved"))
+    put(home / "moved/AGENTS.md", "Of Codex.")
+    put(home / ".interlock/settings.json", {"context": {"fileName": "RULES.md"}})
+    done = run("import", "--agent", "codex", "--yes")
+    assert "are read from ~/.codex; link it to this folder" in done.out
+    assert "Of Codex." in (home / ".interlock/RULES.md").read_text() and "Of Codex." in run("memory").out
+
+
 def test_a_person_is_asked(home: Path, tmp_path: Path) -> None:
     put(home / ".codex/AGENTS.md", "Of Codex.")
     for word in (b"n\n", b"y\n"):

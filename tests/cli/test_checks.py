@@ -19,6 +19,7 @@ from interlock.engine.client import resolve_state_directory
 PYTEST = "python3 -m pytest -q -p no:cacheprovider"
 CODE = "def half(n):\n    return n * 2\n"
 FIXED = "def half(n):\n    return n // 2\n"
+pytestmark = pytest.mark.usefixtures("model_has_seen_all_files")
 TEST = "from calc import half\n\n\ndef test_half():\n    assert half(4) == 2\n"
 EASY = "def test_half():\n    assert True\n"
 UNIT = """import unittest

@@ -11,7 +11,8 @@ _MODES = "customModes: [{slug: docs, name: Docs, roleDefinition: You write, grou
 
 WORK = {
     ".git/": "",
-    "AGENTS.md": "rules @gone.md",
+    "AGENTS.md": "rules @../gone.md @key.md",
+    "key.md": b"\0",
     "CLAUDE.md": "rules",
     ".geminiignore": "x\n",
     ".roo/rules/a.md": "rules",
@@ -44,7 +45,7 @@ def test_it_lists_what_was_found_what_is_used_and_why_not(run: Run, tmp_path: Pa
     assert said("ok", "warm", "off. To turn it on") or not sys.platform.startswith("linux")
     assert said("ok", "memory", "GEMINI.md: global, about 2 tokens")
     assert said("note", "memory", "not imported: ")
-    assert said("note", "memory", "CLAUDE.md: not used; context.fileName names GEMINI.md, AGENTS.md")
+    assert said("note", "memory", "CLAUDE.md: not used; the folder isn't trusted")
     assert said("note", "processors", "mine.py: not used; the folder isn't trusted")
     assert said("note", "processors", "gone.py: not used; there is no such file")
     assert said("ok", "ignore", ".geminiignore")

@@ -297,3 +297,45 @@ def test_the_users_own_files_in_the_home_directory_need_no_trust(
     monkeypatch.chdir(home)
     assert "isn't trusted" not in run(*prompt(tmp_path)).err
     assert "contains nothing that needs trust" in run("trust").out
+
+
+def test_each_file_of_another_agent_that_defines_something_has_a_row(run: Run) -> None:
+    """With what it runs, what it can't grant, and what isn't obeyed."""
+    tree(
+        Path.cwd(),
+        {
+            ".claude/skills/ship/SKILL.md": "---\ndescription: d\nallowed-tools: Bash(git *)\n---\nDo: !`git push`",
+            "web/.agents/skills/ship/SKILL.md": "---\ndescription: d\nhooks: {Stop: []}\n---\nDo.",
+            ".opencode/command/fix.md": "Now !`make fix`.",
+            ".cursor/agents/helper.md": "---\ndescription: helps\nis_background: true\n---\nHelp.",
+            ".cline/agents/helper.md": "---\ndescription: helps, too\n---\nHelp.",
+            ".roo/skills-code/x/SKILL.md": "---\ndescription: d\n---\nDo.",
+        },
+    )
+    (Path.cwd() / ".github/skills/secret").mkdir(parents=True)
+    (Path.cwd() / ".github/skills/secret/SKILL.md").symlink_to("/etc/hosts")
+    rows = {file["path"]: file["runs"] for file in run("trust", "--untrust", "--json").json["files"]}
+    found = {Path(path).relative_to(Path.cwd()).as_posix(): lines for path, lines in rows.items()}
+    wanted = {
+        ".claude/skills/ship/SKILL.md": [
+            "skill ship: d",
+            "runs !{git push} if a person calls /ship",
+            "allowed-tools grants nothing here: Bash(git *)",
+        ],
+        "web/.agents/skills/ship/SKILL.md": [
+            "skill web:ship: d",
+            "not obeyed: hooks",
+            "counts for files in web",
+        ],
+        ".opencode/command/fix.md": ["command /fix: Now !`make fix`.", "runs !{make fix}"],
+        ".cursor/agents/helper.md": ["agent helper (all tools): helps", "not obeyed: is_background"],
+        ".cline/agents/helper.md": [
+            f"not used; its name 'helper' is that of {Path.cwd() / '.cursor/agents/helper.md'}"
+        ],
+        ".roo/skills-code/x/SKILL.md": ["not used; it is for one mode of Roo Code"],
+        ".github/skills/secret/SKILL.md": ["not used; it can't be read: outside the project"],
+    }
+    assert {name: found.get(name) for name in wanted} == wanted
+    script = put(Path.cwd().parent / "script.json", [{"text": "done"}])
+    refused = run("-p", "/ship", "-m", f"script:{script}")
+    assert refused.code == 55 and "the folder isn't trusted (interlock trust)" in refused.err

@@ -252,6 +252,11 @@ def test_submodules_are_there_without_the_network_or_named(
     git(worktree(work, "one"), "add", ".")
     git(worktree(work, "one"), "commit", "-qm", "with the submodule")
     assert "Push them from there" in run("worktrees", "merge", "one").err
+    inside = work / "deps/the lib"
+    assert start("-C", str(inside), "-w", "in").code == 0, "from inside of the submodule"
+    assert "worktrees" not in git(work, "status", "--porcelain", "-uall")
+    assert run("worktrees", "remove", "in", "--force", "-C", str(inside)).code == 0
+    assert not worktree(inside, "in").parent.exists()
     assert "commits of deps/the lib that no remote has" in run("worktrees", "remove", "one").err
     git(work, "submodule", "--quiet", "deinit", "--force", "--all")
     done = start("-w", "two")

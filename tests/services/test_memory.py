@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from patience import lines_run
 
+from interlock.services.context.imports import find_import_targets
 from interlock.services.context.memory import (
     FILE_LIMIT,
     TOTAL_LIMIT,
-    find_import_targets,
     find_memory_files_down_to,
     load_all_memory_files,
 )
@@ -143,7 +143,8 @@ def test_imports_count_to_the_size_of_their_file(tmp_path: Path) -> None:
 
 def test_all_files_together_have_a_limit(tmp_path: Path) -> None:
     folders = [f"repo{'/d' * n}" for n in range(8)]
-    tree(tmp_path, {"repo/.git/HEAD": "x", **{f"{f}/GEMINI.md": "x" * FILE_LIMIT for f in folders}})
+    texts = {f"{folder}/GEMINI.md": str(n) * FILE_LIMIT for n, folder in enumerate(folders)}
+    tree(tmp_path, {"repo/.git/HEAD": "x", **texts})
     found = memory(tmp_path, folders[-1])
     assert sum(len(text) for _, text in found) < TOTAL_LIMIT + 2000
     assert found[-1][1].startswith("<!-- not read: the memory files before it hold")

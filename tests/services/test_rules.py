@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from folders import put, tree
 
-from interlock.services.context.memory import load_rule_files
+from interlock.services.context.rules import load_rule_files
 from interlock.state.context import RuleFile
 
 

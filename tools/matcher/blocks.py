@@ -18,7 +18,7 @@ from interlock.tools.matcher.edit import (
     describe_nearest_text,
     locate_corrected_edit,
 )
-from interlock.tools.matcher.find import STRATEGIES, find_match
+from interlock.tools.matcher.find import STRATEGIES, find_exact_match, find_match
 from interlock.tools.matcher.windows import Match, Miscount, WorkBudget
 
 _MARKER = re.compile(r"<{7}|>{7}|={7}\s*$|:(?:start|end)_line:")
@@ -195,6 +195,23 @@ def locate_block(
         why = f"the search text isn't in {display_path!r}. {describe_nearest_text(text, old, new, work)}"
         return EditProblem("no_occurrence", why)
     return PlacedBlock(block, mended)
+
+
+def locate_exact_block(
+    display_path: str, text: str, block: Block, work: WorkBudget
+) -> PlacedBlock | EditProblem:
+    """Return the only place where a block's text stands exactly as written; or why there is none."""
+    old, new = block.texts
+    found = find_exact_match(text, old, new, 1, whole_lines=True)
+    if isinstance(found, Match):
+        return already_applied_problem(display_path, text, found) or PlacedBlock(
+            block, PlacedEdit(found.strategy, found.spans)
+        )
+    if isinstance(found, Miscount):
+        why = f"the search text stands at {found.count} places of {display_path!r}; search for more lines."
+        return EditProblem("occurrence_mismatch", why)
+    why = f"the search text isn't in {display_path!r}. {describe_nearest_text(text, old, new, work)}"
+    return EditProblem("no_occurrence", why)
 
 
 def is_ambiguous_block(text: str, block: Block, work: WorkBudget) -> bool:

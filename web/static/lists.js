@@ -10,7 +10,7 @@ export async function runs(main) {
   const given = new URLSearchParams(location.search);
   const words = el("input", { type: "search", "aria-label": "Search runs", placeholder: "Search title, workflow, folder, id", value: given.get("q") ?? "" });
   const status = el("select", { "aria-label": "Status" }, ["", "running", "queued", "waiting", "interrupted", "done", "failed", "cancelled"].map((s) => el("option", { value: s, selected: s === given.get("status") }, s || "Any status")));
-  const total = el("p", { class: "soft", role: "status" }), rows = el("tbody"), idle = el("p", { class: "bad", role: "status" });
+  const total = el("p", { class: "soft", role: "status" }), rows = el("tbody"), idle = el("p", { class: "bad", role: "status" }), beside = el("p", { class: "soft", role: "status" });
   const table = el("table", { class: "runs" }, heads("Run", "Status", "Workflow", "Folder", "Changed"), rows);
   let start = Number(given.get("start") ?? 0) || 0;
   const newer = button("Newer", () => turn(start - AT_ONCE)), older = button("Older", () => turn(start + AT_ONCE));
@@ -26,13 +26,14 @@ export async function runs(main) {
     else show(total, "No runs yet. ", el("a", { href: "/start" }, "Start one"), ", or in a terminal: ", el("code", {}, "interlock -p 'what to do'"));
     table.hidden = !made.total;
     idle.textContent = made.no_worker;
+    beside.textContent = made.shared_folders.join(" ");
     if (focus) rows.querySelector(`a[href="${CSS.escape(focus)}"]`)?.focus({ preventScroll: true });
     [newer.disabled, older.disabled] = [start === 0, start + AT_ONCE >= made.total];
     newer.parentElement.hidden = made.total <= AT_ONCE;
   }, 200);
   const turn = (to) => ((start = Math.max(0, to)), look());
   for (const one of [words, status]) one.addEventListener("input", () => turn(0));
-  show(main, el("h1", {}, "Runs"), el("div", { class: "row filters" }, words, status), total, idle, table, el("div", { class: "row" }, newer, older));
+  show(main, el("h1", {}, "Runs"), el("div", { class: "row filters" }, words, status), total, idle, beside, table, el("div", { class: "row" }, newer, older));
   await look();
   return { look, leave: () => {} };
 }

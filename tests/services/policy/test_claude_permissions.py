@@ -1,6 +1,7 @@
 """Permissions of Claude Code's settings: what each entry comes to, and that an allow never covers more than there."""
 
 import json
+import os
 import re
 import shlex
 from collections.abc import Callable
@@ -10,6 +11,7 @@ import pytest
 from folders import put, table
 from hypothesis import given
 from hypothesis import strategies as st
+from pathspec import GitIgnoreSpec
 
 from interlock.services.files.workspace import FolderWorkspace
 from interlock.services.policy.claude_permissions import read_permissions
@@ -174,3 +176,63 @@ def test_a_denial_matches_every_command_that_claude_codes_does(
     policy = policy_in(workspace, {"deny": [f"Bash({pattern})"]})
     if claude_matches(pattern, command):
         assert policy.check(shell(command), "execute", "yolo").decision in ("ask", "deny")
+
+
+PART = st.sampled_from(["a", "b", "src", "*", "**", "*.py", "..", ".", "a.py", "S?c"])
+PATH_PATTERN = st.builds(
+    lambda start, parts, end: start + "/".join(parts) + end,
+    st.sampled_from(["", "/", "./", "//", "~/", "!"]),
+    st.lists(PART, min_size=1, max_size=3),
+    st.sampled_from(["", "/", "/**"]),
+)
+PATH = st.builds(
+    lambda start, parts: start + "/".join(parts),
+    st.sampled_from(["", "./", "../", "x/../", "{root}/"]),
+    st.lists(st.sampled_from(["a", "b", "src", "SRC", "a.py", ".."]), min_size=1, max_size=4),
+)
+
+
+def claude_path_matches(pattern: str, path: str) -> bool:
+    """Whether an allow of Claude Code's matches a path below the folder of its settings."""
+    text = pattern[1:] if pattern.startswith("./") else pattern
+    if pattern.startswith(("//", "~", "!")) or path.startswith(".."):
+        return False
+    anchored = text if text.startswith("/") or "/" not in text.rstrip("/") else f"/{text}"
+    return GitIgnoreSpec.from_lines([anchored]).match_file(path)
+
+
+@given(pattern=PATH_PATTERN, path=PATH)
+def test_an_allow_of_edits_matches_no_path_that_claude_codes_doesnt(
+    tmp_path_factory: pytest.TempPathFactory, pattern: str, path: str
+) -> None:
+    root = tmp_path_factory.mktemp("w")
+    policy = policy_in(FolderWorkspace(root), {"allow": [f"Edit({pattern})"]})
+    given_path = path.replace("{root}", str(root))
+    write = CallView(id="1", name="write_file", args={"file_path": given_path, "content": ""})
+    if policy.check(write, "write", "default").decision == "allow":
+        assert claude_path_matches(pattern, os.path.relpath(os.path.normpath(root / given_path), root))
+
+
+HOST = st.lists(st.sampled_from(["a", "b", "docs", "com", "evil"]), min_size=1, max_size=4).map(".".join)
+
+
+@given(
+    host=HOST,
+    star=st.sampled_from(["", "*.", "a*."]),
+    url=HOST,
+    port=st.sampled_from(["", ":80", "@evil.com", "\\evil"]),
+)
+def test_an_allow_of_a_host_matches_no_other(
+    tmp_path_factory: pytest.TempPathFactory, host: str, star: str, url: str, port: str
+) -> None:
+    policy = policy_in(
+        FolderWorkspace(tmp_path_factory.mktemp("w")), {"allow": [f"WebFetch(domain:{star}{host})"]}
+    )
+    fetch = CallView(id="1", name="web_fetch", args={"url": f"https://{url}{port}/x"})
+    if policy.check(fetch, "network", "default").decision == "allow":
+        ends = {
+            "": url == host,
+            "*.": url.endswith(f".{host}"),
+            "a*.": url.startswith("a") and url.endswith(f".{host}"),
+        }
+        assert ends[star] and port in ("", ":80")

@@ -1,0 +1,63 @@
+"""nested_instructions: the memory and rule files in folders below a workspace's root, listed for people.
+
+A run doesn't look for them: it finds those on the way to the files that it reads and edits."""
+
+import os
+from collections import deque
+from collections.abc import Iterator
+from pathlib import Path
+
+from interlock.services.context.imports import ImportExpansion, IncludedTexts
+from interlock.services.context.memory import FILE_LIMIT, MemoryFile, MemoryNames, read_memory_file
+from interlock.services.context.rules import AgentRule, load_nested_rules
+from interlock.services.files.agent_files import list_agent_files
+from interlock.services.files.stamps import real_path
+from interlock.services.files.workspace import FolderWorkspace
+from interlock.state.settings import ContextSettings
+
+_MOST_FOLDERS = 20_000
+"""Maximum number of folders looked into."""
+
+
+def find_nested_instructions(
+    root: Path, settings: ContextSettings, included: IncludedTexts
+) -> Iterator[MemoryFile | AgentRule]:
+    """Yield the memory and rule files below the root, outside of ignored folders. `included`: what the opening has."""
+    names = MemoryNames.choose(settings.chosen_file_names)
+    firsts = {name.partition("/")[0] for name in names.names} | {
+        path.partition("/")[0] for row in list_agent_files("rules") if row.nested for path in row.project
+    }
+    for folder, entries in _walk_folders(root):
+        if folder == root or firsts.isdisjoint(entries):
+            continue
+        if settings.read.memory:
+            for name in names.names:
+                file = folder / name
+                if file.is_file() and not names.find_replacement(file):
+                    imports = ImportExpansion((real_path(root),), FILE_LIMIT, included)
+                    yield read_memory_file(file, "project", imports)
+        if settings.read.rules:
+            yield from load_nested_rules(folder, [root])
+
+
+def _walk_folders(root: Path) -> Iterator[tuple[Path, set[str]]]:
+    """Yield folders with the names of their entries; links to folders aren't followed."""
+    workspace, queue = FolderWorkspace(root), deque([root])
+    for _ in range(_MOST_FOLDERS):
+        if not queue:
+            return
+        folder = queue.popleft()
+        try:
+            with os.scandir(folder) as found:
+                entries = sorted(found, key=lambda entry: entry.name)
+        except OSError:
+            continue
+        yield folder, {entry.name for entry in entries}
+        is_ignored = workspace.make_ignore_test(folder)
+        queue.extend(
+            Path(entry.path)
+            for entry in entries
+            if entry.is_dir(follow_symlinks=False)
+            and entry.name != ".git"
+            and not is_ignored(entry.name, True)
+        )
