@@ -304,7 +304,7 @@ async def append_changed_files(head: str, deps: Deps) -> str:
     text, seen = deps.journal.seen.find_recorded_note(head), list[SeenFile]()
     if text is None:
         known = deps.journal.seen.list_newest()
-        changed = await deps.toolset.find_changed_files(known, deps.effects.redact) if known else ()
+        changed = await deps.toolset.find_changed_files(known, deps.journal.seen.before("")) if known else ()
         text, seen = render_changed_files(changed)
     if not text:
         return head

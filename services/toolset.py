@@ -289,9 +289,9 @@ class BuiltinToolset:
         return self._files.current_file_digest(planned_path)
 
     async def find_changed_files(
-        self, known: Sequence[SeenFile], redact: Callable[[str], str]
+        self, known: Sequence[SeenFile], seen_files: SeenFiles
     ) -> Sequence[ChangedFile]:
-        return await asyncio.to_thread(self._files.find_changed_files, known, redact)
+        return await asyncio.to_thread(self._files.find_changed_files, known, seen_files)
 
     def _parse_earlier_file_changes(self, calls: Sequence[CallView]) -> list[tuple[Tool, BaseModel]]:
         """Return those of a batch's earlier calls that will change files, skipping invalid ones."""

@@ -433,6 +433,7 @@ def _describe_instructions(
     from interlock.services.context.instructions import describe_memory_file, describe_rule, load_instructions
     from interlock.services.context.memory import MemoryFile
     from interlock.services.context.nested_instructions import find_nested_instructions
+    from interlock.services.context.rules import AgentRule
 
     chosen = settings or ContextSettings.default()
     loaded = load_instructions([root], home, chosen, trusted=True)
@@ -440,8 +441,13 @@ def _describe_instructions(
     for file in (*loaded.memory, *loaded.rules, *find_nested_instructions(root, chosen, loaded.included)):
         is_memory = isinstance(file, MemoryFile)
         row = describe_memory_file(file, root) if is_memory else describe_rule(file, root)
+        base = next((above for above in root.parents if file.path.parent in (above, above / ".claude")), root)
+        if isinstance(file, AgentRule):
+            base = file.base
+        waits = root.is_relative_to(base) and base != root and not is_trusted(base, home)
+        more = [f"counts if {base} is trusted, too"] if waits else []
         if file.level == "project":
-            found[file.path] = ProjectFile(file.path, (f"instructions for the model: {row}",))
+            found[file.path] = ProjectFile(file.path, (f"instructions for the model: {row}", *more))
     return found
 
 

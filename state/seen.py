@@ -19,7 +19,7 @@ class SeenFile(Frozen):
     """sha256 of its bytes in hex; empty: it was gone."""
     how: How = "read"
     text: str | None = None
-    """For a later diff, without secrets; None: too long, or not text."""
+    """For a later diff; None: not text, or not loaded."""
 
 
 class UnseenTextError(ToolError):
@@ -36,7 +36,11 @@ class SeenFiles(Protocol):
     the batch itself wrote."""
 
     def find_seen_file(self, path: str) -> SeenFile | None:
-        """The file as last seen, with its text; None: never."""
+        """The file as last seen, without its text; None: never."""
+        ...
+
+    def load_text(self, path: str) -> str | None:
+        """The text of a file as last seen, without secrets; None: too long, or not text."""
         ...
 
     def redact(self, text: str) -> str:
@@ -52,7 +56,7 @@ class SeenLog(Protocol):
         ...
 
     def list_newest(self) -> Sequence[SeenFile]:
-        """Each file as it was last seen or told of; the text is that of the last time it was seen."""
+        """Each file as it was last seen or told of, without its text."""
         ...
 
     def record(self, record: str, files: Iterable[SeenFile]) -> None:

@@ -49,6 +49,8 @@ class ProcessEnd:
     """Why `full_output` is missing or incomplete; else empty."""
     excess: str = ""
     """The resource it overused, if that is why it was killed."""
+    left_running: str = ""
+    """Names of the programs that the command left running, and that were ended with it; unknown in a sandbox."""
     hint: str = ""
     """Set when the sandbox may have caused the failure: what it withholds from commands."""
 
@@ -352,7 +354,7 @@ class Toolset(Protocol):
         ...
 
     async def find_changed_files(
-        self, known: Sequence[SeenFile], redact: Callable[[str], str]
+        self, known: Sequence[SeenFile], seen_files: SeenFiles
     ) -> Sequence[ChangedFile]:
         """Those of the files that are no longer as they were last seen, or as a model was told."""
         ...

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from commands import Run
 from folders import put, tree
 from hypothesis import given
 from hypothesis import strategies as st
@@ -180,3 +181,18 @@ def test_patterns_match_as_their_program_reads_them(
 def test_no_pattern_raises(pattern: str, path: str) -> None:
     matches_patterns(path, [pattern], "root")
     matches_patterns(path, [pattern], "anywhere")
+
+
+def test_files_above_the_folder_count_once_they_are_trusted_too(run: Run, tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    tree(work, {".git/HEAD": "x", "CLAUDE.md": "THE ROOT", "AGENTS.md": "FREE", "sub/CLAUDE.md": "THE SUB"})
+
+    def shown() -> list[str]:
+        text = run("run", "context", "prompt=go", "-C", "sub", "-o", "json").out
+        return [word for word in ("THE ROOT", "FREE", "THE SUB") if word in text]
+
+    assert shown() == ["FREE"]
+    assert "counts if" in run("trust", "sub", "--yes").out
+    assert shown() == ["FREE", "THE SUB"]
+    run("trust", "--yes")
+    assert shown() == ["THE ROOT", "FREE", "THE SUB"]

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from itertools import takewhile
 from pathlib import Path
 
@@ -28,6 +29,7 @@ from interlock.tools.file_content import (
     split_lines,
     to_media_part_or_notice,
 )
+from interlock.tools.screen_text import show_on_screen
 from interlock.tools.search.ripgrep import (
     compile_glob,
     expand_braces,
@@ -80,6 +82,9 @@ def _read_file(args: ReadFileArgs, workspace: Workspace) -> ToolResult:
         )
     if not data or not file.raw:
         return ToolResult(status="success", content=f"[{shown!r} is empty.]", meta={"summary": "empty"})
+    # A command's whole output is kept byte by byte.
+    if not any(path.is_relative_to(root) for root in workspace.roots):
+        file = replace(file, raw=show_on_screen(file.raw))
     return _format_text_page(args, shown, data, file)
 
 

@@ -1,6 +1,8 @@
 """run_shell_command: run a command line with bash, in the foreground or background."""
 
 import asyncio
+import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from pydantic import Field, JsonValue
@@ -35,9 +37,13 @@ class RunShellCommandArgs(Args):
     )
 
 
+class _CommandWithoutBackground(RunShellCommandArgs):
+    """A command of a tool that starts nothing in the background."""
+
+
 async def run_command_line(args: RunShellCommandArgs, context: ToolContext) -> ToolResult:
     directory = resolve_directory(context.workspace, args.dir_path)
-    argv = ["bash", "-c", args.command]
+    argv = _build_argv(args.command)
     if args.is_background:
         return await _start_in_background(args, argv, directory, context)
     shell = context.settings.tools.shell
@@ -52,10 +58,27 @@ async def run_command_line(args: RunShellCommandArgs, context: ToolContext) -> T
         limit_chars=context.settings.tools.truncate_at,
         on_output=context.emit_output,
     )
-    replaced = await asyncio.to_thread(context.workspace.describe_replaced_root)
-    result = _to_tool_result(ended, timeout_s, shell.inactivity_timeout_s, replaced)
+    notes = (
+        _describe_left_running(ended, args, sandboxed=bool(context.settings.tools.sandbox)),
+        await asyncio.to_thread(context.workspace.describe_replaced_root),
+    )
+    result = _to_tool_result(ended, timeout_s, shell.inactivity_timeout_s, notes)
     shown = (args.command, directory, result.content, context.workspace)
     return result.model_copy(update={"seen": await asyncio.to_thread(find_shown_files, *shown)})
+
+
+_PIECE = 30_000
+"""Characters of one argument: Linux takes 128 KiB, and a character has up to four bytes."""
+_JOINED = 'eval "set --; $(IFS=; printf %s "$*")"'
+"""Runs its arguments as one command line, which sees none of them."""
+
+
+def _build_argv(command: str) -> list[str]:
+    """Return bash with a command line, in pieces if it is too long for one argument."""
+    if len(command) <= _PIECE:
+        return ["bash", "-c", command]
+    pieces = (command[at : at + _PIECE] for at in range(0, len(command), _PIECE))
+    return ["bash", "-c", _JOINED, "bash", *pieces]
 
 
 async def _start_in_background(
@@ -70,12 +93,14 @@ async def _start_in_background(
     return ToolResult(status="success", content=text, meta={"summary": f"started, pid {pid}", "pid": pid})
 
 
-def _to_tool_result(ended: ProcessEnd, timeout_s: float, inactivity_s: float, note: str) -> ToolResult:
+def _to_tool_result(
+    ended: ProcessEnd, timeout_s: float, inactivity_s: float, notes: Sequence[str]
+) -> ToolResult:
     if ended.how == "not_started":
         return error_result("not_started", f"The command could not be started: {ended.output}.")
     if ended.how == "lost":
         return error_result("unknown_outcome", "The process that ran the command was killed.")
-    text, meta = replace_surrogates(_format_report(ended, note)), _result_metadata(ended)
+    text, meta = replace_surrogates(_format_report(ended, notes)), _result_metadata(ended)
     if ended.how == "exited":
         return ToolResult(status="success", content=text, meta=meta)
     reasons = {
@@ -87,7 +112,25 @@ def _to_tool_result(ended: ProcessEnd, timeout_s: float, inactivity_s: float, no
     return error_result(ended.how, reason).model_copy(update={"content": f"{reason}\n{text}", "meta": meta})
 
 
-def _format_report(ended: ProcessEnd, note: str) -> str:
+_KEEP = "To keep a process running, start it without & by run_shell_command with is_background: true."
+_KEEP_IN_LINE = "Needed by another command? Run both in one line."
+_MAYBE_LEFT = "What the command may have left running with & ended with it."
+_QUOTED = re.compile(r"'[^']*'|\"(?:[^\"\\]|\\.)*\"|\\.", re.DOTALL)
+_IN_BACKGROUND = re.compile(r"(?<![&>|<])&(?![&>])")
+
+
+def _describe_left_running(ended: ProcessEnd, args: RunShellCommandArgs, *, sandboxed: bool) -> str:
+    """Return what ended with the command, and how to keep it; a sandbox hides it, so the command's text tells."""
+    keep = _KEEP_IN_LINE if isinstance(args, _CommandWithoutBackground) else _KEEP
+    if ended.left_running:
+        return f"Still running when the command ended, and ended with it: {ended.left_running}. {keep}"
+    text = _QUOTED.sub("", args.command)
+    if sandboxed and ended.how == "exited" and "wait" not in text and _IN_BACKGROUND.search(text):
+        return f"{_MAYBE_LEFT} {keep}"
+    return ""
+
+
+def _format_report(ended: ProcessEnd, notes: Sequence[str]) -> str:
     """Return the text for the model. No times or pids, so that equal outcomes read the same."""
     lines = [f"Output:\n{ended.output.rstrip()}" if ended.output.strip() else "Output: (empty)"]
     if ended.omitted:
@@ -98,8 +141,7 @@ def _format_report(ended: ProcessEnd, note: str) -> str:
         lines.append(f"Signal: {ended.signal}")
     if ended.hint:
         lines.append(ended.hint)
-    if note:
-        lines.append(note)
+    lines += filter(None, notes)
     return "\n".join(lines)
 
 
@@ -161,5 +203,5 @@ class ExecuteCommandArgs(Args):
 EXECUTE_COMMAND = TOOL.make_renamed_copy(
     "execute_command",
     ExecuteCommandArgs,
-    lambda args: RunShellCommandArgs(command=args.command, dir_path=args.cwd),
+    lambda args: _CommandWithoutBackground(command=args.command, dir_path=args.cwd),
 )

@@ -37,14 +37,15 @@ async def plan_memory_change(
 
 def _plan_fact_addition(target: WriteTarget, fact: str) -> FileChange:
     text = add_fact_to_text(target.file.text if target.file else "", fact)
-    after = target.encode(target.file.convert_line_endings(text) if target.file else text)
+    added = f"Added to {target.display_path!r}. It is read when the next conversation begins."
+    if target.file is None:
+        return target.to_new_file(text).model_copy(update={"message": added})
+    after = target.encode(target.file.convert_line_endings(text))
     if after == target.before:
         return target.to_file_change(
             after, f"{target.display_path!r} holds this already; nothing had to be written."
         )
-    return target.to_file_change(
-        after, f"Added to {target.display_path!r}. It is read when the next conversation begins."
-    )
+    return target.to_file_change(after, added)
 
 
 def add_fact_to_text(text: str, fact: str) -> str:

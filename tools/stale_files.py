@@ -21,10 +21,12 @@ def make_seen_file(path: str, data: bytes, file: TextFile | None, how: How = "re
     return SeenFile(path=path, digest=digest, how=how, text=file.text if file else None)
 
 
-def diff_between_texts(seen: SeenFile, now: str) -> str:
-    """Return the diff from a file's text as it was seen, without secrets like `now`; empty: only bytes differ."""
-    old, new = ((text or "").encode(errors="replace") for text in (seen.text, now))
-    return unified_diff(seen.path, old, new, FileConventions(confirmed_encoding="utf-8"))
+def diff_since_seen(path: str, file: TextFile | None, seen_files: SeenFiles) -> str:
+    """Return the diff from a file's text as it was last seen, without secrets; empty: unknown, or only bytes differ."""
+    if file is None or (before := seen_files.load_text(path)) is None:
+        return ""
+    old, new = (text.encode(errors="replace") for text in (before, seen_files.redact(file.text)))
+    return unified_diff(path, old, new, FileConventions(confirmed_encoding="utf-8"))
 
 
 @dataclass(frozen=True)
@@ -42,9 +44,9 @@ class StaleFile:
     @cached_property
     def changes(self) -> str:
         """The diff since the model saw it; empty: unknown, or only bytes differ."""
-        if self.seen is None or self.seen.text is None or self.file is None or not self.may_be_read:
+        if self.seen is None or not self.may_be_read:
             return ""
-        return diff_between_texts(self.seen, self.seen_files.redact(self.file.text))
+        return diff_since_seen(self.seen.path, self.file, self.seen_files)
 
     @property
     def is_told_whole(self) -> bool:

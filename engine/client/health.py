@@ -211,10 +211,8 @@ def _check_context_files_and_extensions(configuration: "Configuration") -> Itera
     from interlock.services.context.definitions import describe_instruction_files
 
     (modes, problems), settings = configuration.modes, configuration.loaded_settings.settings
-    slugs, sources = [mode.slug for mode in modes.list_modes()], configuration.sources
-    for one in describe_instruction_files(
-        sources.root, sources.home, settings.context, slugs, configuration.is_workspace_trusted
-    ):
+    slugs = [mode.slug for mode in modes.list_modes()]
+    for one in describe_instruction_files(configuration.definition_folders, settings.context, slugs):
         yield Finding("ok" if one.used else "note", one.what, abbreviate_home(one.text))
     yield from (Finding("note", "modes", abbreviate_home(problem)) for problem in problems)
     if own := [mode.slug for mode in modes.list_modes() if mode.source != "built-in"]:

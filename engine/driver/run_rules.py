@@ -311,7 +311,11 @@ def load_run_instructions(configuration: Configuration) -> Instructions:
     return configuration.compute_once(
         "instructions",
         lambda: load_instructions(
-            _list_roots(configuration), places.home, settings, trusted=configuration.is_workspace_trusted
+            _list_roots(configuration),
+            places.home,
+            settings,
+            trusted=configuration.is_workspace_trusted,
+            untrusted_parents=configuration.definition_folders.ignored,
         ),
     )
 

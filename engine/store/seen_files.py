@@ -65,15 +65,8 @@ class SqlSeenFiles:
             self.conn.delete("seen_files", {"run": self.run, "agent": self.agent, "record": record})
 
     def list_newest(self) -> list[SeenFile]:
-        """Each file as it was last seen, or told of; the text is that of the last time it was seen."""
-        made: list[SeenFile] = []
-        for path, rows in self._rows.items():
-            if not rows:
-                continue
-            seen = next((row for row in reversed(rows) if row.how != "told"), None)
-            text = self._load_text(path, seen) if seen else None
-            made.append(SeenFile(path=path, digest=rows[-1].digest, how=rows[-1].how, text=text))
-        return made
+        newest = ((path, rows[-1]) for path, rows in self._rows.items() if rows)
+        return [SeenFile(path=path, digest=row.digest, how=row.how) for path, row in newest]
 
     def find_recorded_note(self, head: str) -> str | None:
         return None if self.recorded_notes is None else self.recorded_notes.get(head, "")
@@ -81,14 +74,14 @@ class SqlSeenFiles:
     def before(self, message: str) -> SeenFiles:
         return _SeenBefore(self, message)
 
-    def find_before(self, path: str, message: str) -> SeenFile | None:
-        """The file as last seen before a message with calls; what the same batch wrote counts."""
+    def find_row_before(self, path: str, message: str) -> _Row | None:
+        """How a file was last seen before a message with calls; what the same batch wrote counts."""
         for row in reversed(self._rows.get(path, ())):
             if row.how != "told" and (row.record != message or row.how == "written"):
-                return SeenFile(path=path, digest=row.digest, how=row.how, text=self._load_text(path, row))
+                return row
         return None
 
-    def _load_text(self, path: str, row: _Row) -> str | None:
+    def load_text(self, path: str, row: _Row) -> str | None:
         query = "select body from seen_files where run = $1 and agent = $2 and path = $3 and seq = $4"
         where = (self.run, self.agent, path, row.seq)
         (body,) = self.conn.execute(query, where, tables=("seen_files",)).fetchone()
@@ -103,7 +96,12 @@ class _SeenBefore:
     message: str
 
     def find_seen_file(self, path: str) -> SeenFile | None:
-        return self.files.find_before(path, self.message)
+        row = self.files.find_row_before(path, self.message)
+        return SeenFile(path=path, digest=row.digest, how=row.how) if row else None
+
+    def load_text(self, path: str) -> str | None:
+        row = self.files.find_row_before(path, self.message)
+        return self.files.load_text(path, row) if row else None
 
     def redact(self, text: str) -> str:
         return self.files.redact(text)

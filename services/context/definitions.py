@@ -116,10 +116,13 @@ _PROMPT = "system-prompt-"
 
 
 def describe_instruction_files(
-    root: Path, home: Path, settings: ContextSettings, mode_slugs: Collection[str], trusted: bool
+    folders: Folders, settings: ContextSettings, mode_slugs: Collection[str]
 ) -> Iterator[FoundFile]:
     """List the agent files found, in a fixed order, without side effects; `mode_slugs`: slugs of existing modes."""
-    yield from describe_instructions(root, home, settings, mode_slugs, trusted=trusted)
+    root, home, trusted = folders.root, folders.home, folders.trusted
+    yield from describe_instructions(
+        root, home, settings, mode_slugs, trusted=trusted, untrusted_parents=folders.ignored
+    )
     for name in _IGNORE:
         if (root / name).is_file():
             yield FoundFile(True, "ignore", f"{name}: kept from tools and references")

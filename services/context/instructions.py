@@ -54,29 +54,51 @@ class Instructions(NamedTuple):
 
 
 def load_instructions(
-    roots: Sequence[Path], home: Path, settings: ContextSettings, *, trusted: bool
+    roots: Sequence[Path],
+    home: Path,
+    settings: ContextSettings,
+    *,
+    trusted: bool,
+    untrusted_parents: Collection[Path] = (),
 ) -> Instructions:
-    """Load the memory and rule files of workspace directories, as far as settings and trust let them count."""
+    """Load the memory and rule files of workspace directories, as far as settings and trust let them count.
+
+    `untrusted_parents`: folders above the workspace that count only once they are trusted, too."""
     included = IncludedTexts()
     memory: list[MemoryFile] = []
     rules: list[AgentRule] = []
     if settings.read.memory:
         names = settings.chosen_file_names
-        memory = examine_memory_files(roots=roots, home=home, names=names, trusted=trusted, included=included)
+        memory = examine_memory_files(
+            roots=roots,
+            home=home,
+            names=names,
+            trusted=trusted,
+            included=included,
+            untrusted_parents=untrusted_parents,
+        )
     if settings.read.rules:
         known: set[Path] = set()
         for root in roots:
-            found = load_agent_rules(root, home, trusted=trusted, included=included)
+            found = load_agent_rules(
+                root, home, trusted=trusted, included=included, untrusted_parents=untrusted_parents
+            )
             rules += [rule for rule in found if rule.path not in known]
             known |= {rule.path for rule in found}
     return Instructions(memory, rules, included)
 
 
 def describe_instructions(
-    root: Path, home: Path, settings: ContextSettings, mode_slugs: Collection[str], *, trusted: bool
+    root: Path,
+    home: Path,
+    settings: ContextSettings,
+    mode_slugs: Collection[str],
+    *,
+    trusted: bool,
+    untrusted_parents: Collection[Path] = (),
 ) -> Iterator[FoundFile]:
     """Yield a row for each memory and rule file: used or not, and why not. `mode_slugs`: of existing modes."""
-    found = load_instructions([root], home, settings, trusted=trusted)
+    found = load_instructions([root], home, settings, trusted=trusted, untrusted_parents=untrusted_parents)
     nested = [*find_nested_instructions(root, settings, found.included)]
     for file in (*found.memory, *(one for one in nested if isinstance(one, MemoryFile))):
         row = f"{_shorten(file.path, root)}: {describe_memory_file(file, root)}"

@@ -1,7 +1,7 @@
 """memory: the user's and the project's instruction files for the model, and the file of one's own system prompt."""
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, islice
 from pathlib import Path
@@ -92,15 +92,18 @@ def examine_memory_files(
     names: Sequence[str] | None = None,
     trusted: bool = True,
     included: IncludedTexts | None = None,
+    untrusted_parents: Collection[Path] = (),
 ) -> list[MemoryFile]:
-    """Return what `load_all_memory_files` does, and those files that aren't used."""
+    """Return what `load_all_memory_files` does, and those files that aren't used. `untrusted_parents`: folders above a
+    root that count only once they are trusted, too."""
     chosen, included = MemoryNames.choose(names), included or IncludedTexts()
     found: dict[Path, MemoryFile] = {}
     left = TOTAL_LIMIT
     for path, name, top, level in _candidate_memory_files(roots, home, chosen):
         if path in found or not is_file(real_path(path)):
             continue
-        if level == "project" and not trusted and chosen.needs_trust(name):
+        waits = not trusted or path.parents[name.count("/")] in untrusted_parents
+        if level == "project" and waits and chosen.needs_trust(name):
             found[path] = MemoryFile(path, level, "", unused=UNTRUSTED)
         elif replacement := chosen.find_replacement(path):
             found[path] = MemoryFile(path, level, "", unused=f"{replacement} replaces it")

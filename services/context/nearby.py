@@ -4,6 +4,7 @@ from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from interlock.services.context.definition_files import Folders
 from interlock.services.context.imports import (
     AlreadyIncludedError,
     ImportExpansion,
@@ -33,18 +34,19 @@ class _NearbyFile(NamedTuple):
 
 
 class InstructionSource:
-    """The memory and rule files of a workspace. `display_path`: the name of a file for the model."""
+    """The memory and rule files of a workspace.
+
+    `folders`: which of them are trusted; `display_path`: the name of a file for the model."""
 
     def __init__(
         self,
         roots: Sequence[Path],
-        home: Path,
+        folders: Folders,
         settings: ContextSettings,
-        trusted: bool,
         workspace: Workspace,
         display_path: Callable[[Path], str],
     ) -> None:
-        self._roots, self._home, self._settings, self._trusted = roots, home, settings, trusted
+        self._roots, self._folders, self._settings = roots, folders, settings
         self._workspace, self._display_path = workspace, display_path
         self._names = MemoryNames.choose(settings.chosen_file_names)
         self._loaded: tuple[Stamps, Instructions] | None = None
@@ -56,7 +58,13 @@ class InstructionSource:
         if self._loaded is None or not self._loaded[0].are_current():
             stamps = Stamps()
             with stamps.capture_reads():
-                found = load_instructions(self._roots, self._home, self._settings, trusted=self._trusted)
+                found = load_instructions(
+                    self._roots,
+                    self._folders.home,
+                    self._settings,
+                    trusted=self._folders.trusted,
+                    untrusted_parents=self._folders.ignored,
+                )
             self._loaded = stamps, found
         return self._loaded[1]
 
@@ -80,7 +88,7 @@ class InstructionSource:
 
     def _find_files_near(self, paths: Sequence[str]) -> dict[Path, _NearbyFile]:
         found: dict[Path, _NearbyFile] = {}
-        read, trusted = self._settings.read, self._trusted
+        read, trusted = self._settings.read, self._folders.trusted
         names = [name for name in self._names.names if trusted or not self._names.needs_trust(name)]
         for path in paths if read.memory else ():
             for file in find_memory_files_down_to(path, self._workspace, names):

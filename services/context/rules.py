@@ -1,6 +1,6 @@
 """rules: rule files of other agents, the conditions under which they count, and Roo Code's rules of a mode."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -76,10 +76,16 @@ class AgentRule:
 
 
 def load_agent_rules(
-    root: Path, home: Path, *, trusted: bool = True, included: IncludedTexts | None = None
+    root: Path,
+    home: Path,
+    *,
+    trusted: bool = True,
+    included: IncludedTexts | None = None,
+    untrusted_parents: Collection[Path] = (),
 ) -> list[AgentRule]:
     """Load the user's rules and those from the git root down to the workspace, in the order shown to the model; also
-    those that aren't used. `included`: notes what was read; a text that stands there is left out."""
+    those that aren't used. `included`: notes what was read; a text that stands there is left out. `untrusted_parents`:
+    as for memory files."""
     included = included or IncludedTexts()
     found: dict[Path, AgentRule] = {}
     left = TOTAL_LIMIT
@@ -88,31 +94,31 @@ def load_agent_rules(
         for row, path in find_agent_files("rules", base):
             if row.program == _ROO or path in found:
                 continue
-            if trusted:
+            if trusted and base not in untrusted_parents:
                 imports = ImportExpansion((real_path(top),), min(FILE_LIMIT, left), included)
                 found[path] = _read_rule(AgentRule(path, base, row), imports)
                 left -= len(found[path].text.encode()) if found[path].condition.when == "always" else 0
             else:
                 found[path] = AgentRule(path, base, row, unused=UNTRUSTED)
-    for rule in _load_roo_rules(way, home, trusted, included):
+    for rule in _load_roo_rules(way, home, () if not trusted else {*way} - {*untrusted_parents}, included):
         found.setdefault(rule.path, rule)
     return [*found.values()]
 
 
 def _load_roo_rules(
-    way: Sequence[Path], home: Path, trusted: bool, included: IncludedTexts
+    way: Sequence[Path], home: Path, trusted: Collection[Path], included: IncludedTexts
 ) -> Iterator[AgentRule]:
     """Load the rules that Roo Code's mode `code` has, which other loops than the task loop resemble."""
     row = next(row for row in list_agent_files("rules") if row.program == _ROO)
     for base in way:
         for suffix in ("-code", ""):
-            kept = included if trusted else IncludedTexts()
+            kept = included if base in trusted else IncludedTexts()
             for file in load_rules_of_folders_or_single_file(
                 suffix, base, home if base == way[0] else base, kept
             ):
                 in_home = file.path.is_relative_to(home) and not file.path.is_relative_to(base)
                 unused = file.problem or ("" if file.text else "it is empty")
-                unused = unused if trusted or in_home else UNTRUSTED
+                unused = unused if base in trusted or in_home else UNTRUSTED
                 yield AgentRule(
                     file.path,
                     base,

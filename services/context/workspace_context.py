@@ -379,7 +379,11 @@ class WorkspaceContext:
     @cached_property
     def _instructions(self) -> InstructionSource:
         return InstructionSource(
-            self.roots, self.home, self.settings.context, self.trusted, self.workspace, self._display_path
+            self.roots,
+            self.definition_folders,
+            self.settings.context,
+            self.workspace,
+            self._display_path,
         )
 
     def _list_skills_near(self, paths: Sequence[str], seen: Collection[str]) -> Iterator[MemoryText]:

@@ -3,7 +3,7 @@
 import asyncio
 import errno
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -33,11 +33,11 @@ from interlock.state.calls import (
     error_result,
 )
 from interlock.state.file_names import format_file_name, parse_file_name
-from interlock.state.seen import ChangedFile, SeenFile
+from interlock.state.seen import ChangedFile, SeenFile, SeenFiles
 from interlock.state.tooling import FileChange, TargetFile, Tool, ToolContext, ToolRun
 from interlock.state.workspace import ConfirmedEncoding, OpenDirEntry, PathRefused, Workspace
 from interlock.tools.file_content import alike_files_pattern, decode_text_file
-from interlock.tools.stale_files import diff_between_texts, make_seen_file
+from interlock.tools.stale_files import diff_since_seen, make_seen_file
 from interlock.tools.workspace_files import prepare_write_target, read_file_bytes, stat_refusing_links
 
 LONGEST_TOLD_DIFF = 4_000
@@ -196,29 +196,27 @@ class FileWriteCalls:
         except (OSError, PathRefused):
             return "unreadable"
 
-    def find_changed_files(
-        self, known: Sequence[SeenFile], redact: Callable[[str], str]
-    ) -> Sequence[ChangedFile]:
+    def find_changed_files(self, known: Sequence[SeenFile], seen_files: SeenFiles) -> Sequence[ChangedFile]:
         """See `Toolset.find_changed_files`."""
         found: list[ChangedFile] = []
         for seen in known:
             with suppress(ToolError):  # it may not be read any more
-                if change := self._find_change(seen, redact):
+                if change := self._find_change(seen, seen_files):
                     found.append(change)
         return found
 
-    def _find_change(self, seen: SeenFile, redact: Callable[[str], str]) -> ChangedFile | None:
+    def _find_change(self, seen: SeenFile, seen_files: SeenFiles) -> ChangedFile | None:
         path = self.workspace.resolve_readable(seen.path)
         try:
             data = read_file_bytes(self.workspace, path)
         except ToolError as error:
             if error.kind != "file_not_found" or not seen.digest:
                 return None
-            return ChangedFile(now=SeenFile(path=seen.path, digest="", how="read"), diff="")
+            return ChangedFile(now=SeenFile(path=seen.path, digest=""), diff="")
         if sha256(data) == seen.digest:
             return None
         file = decode_text_file(data, self.workspace.read_conventions(path), path.name)
-        diff = "" if seen.text is None or file is None else diff_between_texts(seen, redact(file.text))
+        diff = diff_since_seen(seen.path, file, seen_files)
         whole = seen.how in ("read", "written") and 0 < len(diff) <= LONGEST_TOLD_DIFF
         now = make_seen_file(seen.path, data, file, "read" if whole else "told")
         return ChangedFile(now=now, diff=diff if len(diff) <= LONGEST_TOLD_DIFF else "")

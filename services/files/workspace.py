@@ -410,9 +410,13 @@ def _find_names_alike(directory: str, name: str) -> list[str]:
         return []
     if _UNKNOWN in name:  # a byte that isn't UTF-8, as a program showed it
         return [found for found in names if os.fsencode(found).decode(errors="replace") == name]
-    there = [(found, fold_written_name(found)) for found in names]
-    same = [found for found, folded in there if folded == written]
-    return same or [found for found, folded in there if folded == strip_odd_ends(written)]
+    # Plain names, which are most, fold to themselves.
+    odd = [(found, fold_written_name(found)) for found in names if not found.isascii() or "\\" in found]
+    for wanted in (written, strip_odd_ends(written)):
+        same = {found for found, folded in odd if folded == wanted} | ({wanted} & {*names})
+        if wanted and same:
+            return sorted(same)
+    return []
 
 
 def _refuse_new_name_with_odd_ends(path: str, real: Path) -> None:

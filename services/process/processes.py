@@ -31,7 +31,9 @@ from interlock.services.sandbox.mounts import ATTEMPTS, WorkspaceChangedError
 from interlock.services.sandbox.sandbox import CommandSandbox, Sandbox
 from interlock.services.secrets.redaction import SHAPES, RedactingStream, Redactor, redact_or_remove_file
 from interlock.state.errors import InterlockError, RunError
+from interlock.state.text import replace_surrogates
 from interlock.state.tooling import Outputs, ProcessEnd
+from interlock.tools.screen_text import ScreenText
 
 
 @dataclass(frozen=True)
@@ -85,7 +87,12 @@ class SupervisedProcesses:
 
         async def attempt(stack: ExitStack, last: bool) -> ProcessEnd:
             # Output of our programs and hooks is parsed and not redacted: a mark could become an argument.
-            output = ProcessOutput(limit_chars, self._outputs, self._redact if on_output else None)
+            output = ProcessOutput(
+                limit_chars,
+                self._outputs,
+                self._redact if on_output else None,
+                on_screen=on_output is not None,
+            )
             watch = CommandWatch(output, on_output)
             async with self._freeze_other_commands(trusted_helper):
                 inside = None if trusted_helper else await self._enter_sandbox(stack, cwd)
@@ -302,15 +309,23 @@ SPOOL_BYTES = 2**30
 """Keeps an endless command from filling the disk: later bytes are dropped, and the omission is noted."""
 
 
+_MOST_RAW = 1 << 20
+"""Bytes of output kept in memory, besides those of the characters shown."""
+
+
 class ProcessOutput:
     """Decodes output incrementally. Nothing is written to disk while it fits in `limit` characters."""
 
-    def __init__(self, limit: int, outputs: Outputs, redact: Redactor | None = None) -> None:
+    def __init__(
+        self, limit: int, outputs: Outputs, redact: Redactor | None = None, *, on_screen: bool = False
+    ) -> None:
+        """`on_screen`: the text is what a terminal would show of the output."""
         self._limit, self._head_limit = limit, int(limit * _HEAD_SHARE)
         self._tail_limit = limit - self._head_limit
         self._outputs = outputs
         self._redacting = RedactingStream(redact.for_latin1_bytes()) if redact else None
-        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._screen = ScreenText() if on_screen else None
+        self._decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape" if on_screen else "replace")
         self._raw = bytearray()
         self._head = ""
         self._tail: deque[str] = deque()
@@ -330,17 +345,17 @@ class ProcessOutput:
 
     def _decode_and_buffer_chunk(self, chunk: bytes) -> str:
         text = self._decoder.decode(chunk)
-        self._buffer_text(text)
+        self._buffer_text(self._screen.feed(text) if self._screen else text)
         self._buffer_bytes(chunk)
-        return text
+        return replace_surrogates(text)
 
     def finish_decoding(self) -> str:
         """Finish; returns any remaining text, with a replacement for a truncated character."""
         rest = self._redacting.flush().encode("latin-1") if self._redacting else b""
         last = self._decode_and_buffer_chunk(rest)
         text = self._decoder.decode(b"", final=True)
-        self._buffer_text(text)
-        return last + text
+        self._buffer_text(self._screen.feed(text) + self._screen.finish() if self._screen else text)
+        return last + replace_surrogates(text)
 
     @property
     def omitted_characters(self) -> int:
@@ -393,7 +408,8 @@ class ProcessOutput:
         try:
             if self._spool is None:
                 self._raw += chunk
-                if not self.omitted_characters:
+                # A screen that is drawn again and again shows little of what was written.
+                if not self.omitted_characters and len(self._raw) < _MOST_RAW + 4 * self._limit:
                     return
                 self._spool = self._outputs.create_spool_file().open("wb")
                 chunk, self._raw = bytes(self._raw), bytearray()
@@ -519,6 +535,7 @@ class CommandWatch:
             duration_s=time.monotonic() - self._started,
             note=self._output.note,
             excess=child.limit or "",
+            left_running=child.left_running if end_reason == "exited" else "",
         )
 
 

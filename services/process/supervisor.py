@@ -7,7 +7,8 @@ fields: mode, grace period in seconds, limits on processes and on bytes of memor
 limit), GIVEN, the number of variables, these, the command's words. LIFELINE is the
 read end of a pipe whose write end only the run has: a byte means stop (SIGTERM to the command's group, SIGKILL to
 all after the grace period), end-of-file means SIGKILL to all at once. STATUS receives `session N`, `pid N`, then
-`exit N`, `signal N` or `error TEXT`, after `limit TEXT` if that is why. After mode `once` nothing outlives the command;
+`exit N`, `signal N` or `error TEXT`, after `limit TEXT` if that is why, and after `left NAMES` if the command leaves
+programs running that end now. After mode `once` nothing outlives the command;
 after `background` its descendants live until the lifeline closes. `-sandboxed`: the command is bubblewrap, and the one
 that was asked for runs below it.
 
@@ -42,6 +43,9 @@ _GIVE_UP_S = 5.0  # then SIGKILL's survivors (a hung disk, another user's proces
 _GONE = (ProcessLookupError, PermissionError)
 _LOOK_S = 0.1
 """Interval for checking resource use: each check reads a few files per process."""
+_SHELLS = ("bash", "sh", "dash", "zsh")
+"""They run what was put in the background, and so aren't named beside it."""
+_MOST_NAMED = 3
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _ROOM, _THREADS = 2, 2000
 """The kernel counts all the user's threads: it allows _ROOM × PROCESSES + _THREADS more than run on the machine."""
@@ -226,6 +230,23 @@ class Reaper:
         except ChildProcessError:
             self.empty = True
 
+    def find_names_left_running(self) -> str:
+        """Return the names of the programs that run on though the command has ended, a few of them."""
+        if (
+            self.empty or self._sandboxed or not self._contained
+        ):  # a sandbox ends its own, and only it is seen
+            return ""
+        names: dict[str, None] = {}
+        for pid in _map_descendants_to_process_groups(os.getpid()):
+            with suppress(OSError, IndexError):
+                stat = _read_file(f"/proc/{pid}/stat")
+                if stat.rpartition(b")")[2].split()[0] != b"Z":
+                    name = stat.partition(b"(")[2].rpartition(b")")[0].decode(errors="replace")
+                    names["".join(c if c.isprintable() else "?" for c in name)] = None
+        shells = [name for name in names if name in _SHELLS]
+        listed = [name for name in names if name not in _SHELLS] or shells
+        return ", ".join(listed[:_MOST_NAMED]) + (", …" if len(listed) > _MOST_NAMED else "")
+
     def kill_all_children(self) -> None:
         """Send SIGKILL repeatedly until none is left."""
         give_up = time.monotonic() + _GIVE_UP_S
@@ -306,6 +327,8 @@ class Worker:
             reaper.reap_ended_children()
             over = self._is_finished(reaper)
             if over:
+                if self._kill_at is None and not self._keep and (names := reaper.find_names_left_running()):
+                    self._send_status(f"left {names}")
                 reaper.kill_all_children()
             if reaper.ended is not None and not reported:
                 code = os.waitstatus_to_exitcode(reaper.ended)

@@ -117,6 +117,8 @@ class SupervisedCommand:
     """Why the command could not be started."""
     limit: str | None = None
     """The limit it exceeded and was killed for."""
+    left_running = ""
+    """Names of the programs that the command left running when it ended."""
     over = False
     """The supervisor has exited, and all descendants with it."""
 
@@ -253,6 +255,8 @@ class SupervisedCommand:
                 self.signal = int(value)
             case "limit":
                 self.limit = value
+            case "left":
+                self.left_running = value
             case _:
                 self.error = value
 

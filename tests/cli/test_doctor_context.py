@@ -14,6 +14,10 @@ WORK = {
     "AGENTS.md": "rules @../gone.md @key.md",
     "key.md": b"\0",
     "CLAUDE.md": "rules",
+    "lib/CLAUDE.md": "below",
+    "WARP.md": "other",
+    ".cursor/rules/a.mdc": "---\nglobs: *.py, *.pyi\nowner: me\n---\nTabs.",
+    ".cursor/rules/b.mdc": "---\nglobs: *.js\n",
     ".geminiignore": "x\n",
     ".roo/rules/a.md": "rules",
     ".roorules": "older rules",
@@ -64,6 +68,16 @@ def test_it_lists_what_was_found_what_is_used_and_why_not(run: Run, tmp_path: Pa
     assert said("ok", "commands", "a.toml: /a")
     assert (
         said("ok", "modes", "docs") and said("ok", "agents", "helper.md: helper") and said("ok", "mcp", "one")
+    )
+    assert said("note", "memory", "CLAUDE.md: not used; the same text as") or said(
+        "ok", "memory", "CLAUDE.md: project"
+    )
+    assert said("ok", "memory", "lib/CLAUDE.md: files in lib, about")
+    assert said("note", "memory", "WARP.md: not used; context.fileName doesn't name it")
+    assert said("ok", "rules", "a.mdc: with files that match *.py, *.pyi, about")
+    assert said("ok", "rules", "Interlock doesn't know 'owner' in it")
+    assert said("ok", "rules", "b.mdc: only where a prompt names it with @") and said(
+        "ok", "rules", "no closing line"
     )
     assert said("ok", "processors", "mine.py (interlock diagram main)")
     assert said("ok", "mcp", "bad name")

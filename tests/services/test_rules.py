@@ -88,3 +88,20 @@ def test_a_huge_file_is_cut_and_all_of_them_together_are_bounded(root: Path) -> 
     assert "Cut here: the file has 10,000,007 bytes" in found[0].text
     assert sum(len(file.text) for file in found) < 300_000
     assert found[-1].problem.startswith("the rule files before it hold")
+
+
+def test_imports_work_in_the_task_loop_and_a_text_comes_once(root: Path) -> None:
+    tree(
+        root,
+        {
+            "AGENTS.md": "agents @docs/a.md @scope/tool",
+            "docs/a.md": "imported",
+            ".roo/rules/b.md": "imported",
+        },
+    )
+    assert texts(root) == [
+        "agents \n<!-- from docs/a.md -->\nimported\n<!-- end of docs/a.md -->\n @scope/tool",
+    ]
+    assert [file.problem for file in rules(root) if file.problem] == [
+        f"the same text as {root / 'docs/a.md'}"
+    ]

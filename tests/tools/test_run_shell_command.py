@@ -2,12 +2,14 @@
 
 import asyncio
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tool_calls import Calls
 
+from interlock.services.files.workspace import FolderWorkspace
 from interlock.state.calls import ToolResult
 from interlock.tools.run_shell_command import (
     TOOL,
@@ -116,3 +118,41 @@ def test_the_preview_shows_command_and_directory_or_why_it_can_not_run(shell: Sh
     refused = shell.shows("ls", dir_path="/etc")
     assert refused.problem is not None and "outside the workspace" in refused.problem
     assert TOOL.summary(RunShellCommandArgs(command="cd x\n  && make")) == "cd x && make"
+
+
+def test_what_a_command_leaves_running_is_named_with_the_way_to_keep_it(shell: Shell) -> None:
+    said = shell("sleep 300 & (setsid nohup tail -f /dev/null >/dev/null &); sleep 0.3; echo started").content
+    assert said.startswith("Output:\nstarted\nStill running when the command ended, and ended with it: ")
+    assert "sleep" in said and "tail" in said and "is_background: true" in said
+    told = Calls.__call__(shell, "execute_command", command="sleep 300 & sleep 0.2").content
+    assert "sleep. Needed by another command? Run both in one line." in told
+    for command in ("sleep 0.01 & wait; echo done", "true | cat; echo done"):
+        assert shell(command).content == "Output:\ndone"
+
+
+def test_a_command_may_be_longer_than_an_argument(shell: Shell) -> None:
+    text = "é'\"$x`\\ %s\n" * 20_000
+    done = shell(f"cat > out.txt <<'END'\n{text}END\necho $# $0; wc -c < out.txt; exit 3")
+    assert done.content == f"Output:\n0 bash\n{len(text.encode())}\nExit Code: 3"
+    assert shell.read("out.txt") == text
+
+
+def test_the_model_reads_what_a_screen_shows(shell: Shell) -> None:
+    binary = r"printf '\0\xff\1\xfe%.0s' {1..99}"
+    said = shell(rf"printf '\e[31mred\e[0m\n10%%\r100%%\n'; printf 'caf\xe9\n'; {binary}; echo; echo end")
+    assert said.content == (
+        "Output:\nred\n100%\ncaf\\xe9\n[Output that isn't text in UTF-8 isn't shown here.]\nend"
+    )
+    assert "\x1b" in "".join(shell.emitted)
+
+
+def test_a_long_output_is_read_as_a_screen_shows_it(shell: Shell) -> None:
+    said = shell(r"printf '\e[32m%s\e[0m\n' {1..30000}")
+    assert said.content.startswith("Output:\n1\n2\n") and "\x1b" not in said.content
+    file = str(said.meta["full_output"])
+    workspace = FolderWorkspace(shell.folder, outputs=shell.outputs.directory)
+    shell.context = replace(shell.context, workspace=workspace)
+    assert "\x1b[32m" in Path(file).read_text()
+    assert Calls.__call__(
+        shell, "read_file", file_path=file, start_line=15000, end_line=15001
+    ).content.endswith("15000\n15001")

@@ -259,3 +259,33 @@ def test_a_list_says_which_runs_share_a_folder() -> None:
 def _row(run: str, workspace: str, **more: Any) -> RunRow:
     given = {"run": run, "workspace": workspace, "status": "running", **more}
     return RunRow(**{**dict.fromkeys(RunRow._fields), **given})
+
+
+def test_a_new_time_is_no_change_and_the_models_own_edits_need_no_second_read(bench: Bench) -> None:
+    """As reported of other agents: edits were refused after a `touch`, with CRLF, or after the model's own edit."""
+    bench.file.write_bytes(b"x = 1\r\ny = 2\r\n")
+    plain = {"expect": r"(?s)\A(?!.*(had changed|hadn't read))"}
+    edits = [replace("x = 1\ny", "x = 2\ny"), {**plain, **replace("x  =  2", "x = 3")}]
+    bench.run(READ, shell("touch a.py"), *edits, {**plain, **write("a.py", "x = 4\n")}, {**plain, **DONE})
+    assert bench.file.read_bytes() == b"x = 4\r\n"
+
+
+def test_what_a_person_changed_in_a_file_that_the_agent_made_comes_with_the_next_prompt(bench: Bench) -> None:
+    """As reported: hours later the same conversation wrote its own version again."""
+    made = bench.desk.work / "page.css"
+    run = bench.run(write("page.css", "a { border-radius: 1px }\n"), DONE).run
+    made.write_text("a { border-radius: 9px }\n")
+    edit = says("replace", file_path="page.css", old_string="a {", new_string="b {")
+    bench.go_on(run, {"expect": r"\+a { border-radius: 9px", **edit}, DONE)
+    assert made.read_text() == "b { border-radius: 9px }\n"
+
+
+def test_undo_of_one_run_leaves_what_another_did(bench: Bench) -> None:
+    """As reported: a revert in one session took back what another did in the same folder meanwhile."""
+    one = bench.run(write("b.py", "1\n"), DONE).run
+    two = bench.run(write("c.py", "2\n"), shell("echo 3 > d.py"), DONE).run
+    bench.replies = [write("b.py", "1\n"), DONE]
+    bench.go_on(one, write("b.py", "4\n"), DONE)
+    assert bench.desk("undo", two).code == 0
+    names = {path.name: path.read_text() for path in bench.desk.work.iterdir()}
+    assert names == {"a.py": "x = 1\ny = 2\n", "b.py": "4\n"}
