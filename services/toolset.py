@@ -167,7 +167,8 @@ class BuiltinToolset:
     def __post_init__(self) -> None:
         aliases = {alias: tool for tool in self.tools.values() for alias in tool.aliases}
         self._names = {**aliases, **self.tools}
-        self._files = FileWriteCalls(self.workspace)
+        self._files = FileWriteCalls(self.workspace, self.outputs.state_directory / "writes")
+        self._files.restore_killed_writes()
 
     def declare_tools(self) -> list[ToolDeclaration]:
         return [*self._cached_declarations]

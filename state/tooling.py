@@ -98,6 +98,9 @@ class Outputs(Protocol):
     `docs/internals.md#files-before-rows`.
     """
 
+    @property
+    def state_directory(self) -> Path: ...
+
     def save_bytes(self, data: bytes, suffix: str = ".txt") -> Path: ...
 
     def create_spool_file(self) -> Path:

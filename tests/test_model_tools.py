@@ -55,7 +55,7 @@ def test_a_picture_is_made_only_after_somebody_allowed_it_and_only_once(
 
 KILLED = """import os, signal, sys
 from interlock.services.files import calls
-calls.write_atomically = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)
+calls.write_keeping_file = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)
 from interlock.cli.main import main
 sys.exit(main())
 """

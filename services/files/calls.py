@@ -3,7 +3,7 @@
 import asyncio
 import errno
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -18,7 +18,9 @@ from interlock.services.files.filesystem import (
     remove_temporary_file,
     sha256,
     write_atomically,
+    write_keeping_file,
 )
+from interlock.services.files.in_place import restore_from_copies, restore_torn_file
 from interlock.services.secrets.redaction import find_new_redaction_mark
 from interlock.state.calls import (
     CallKey,
@@ -52,6 +54,8 @@ class FileWriteCalls:
     """Keeps each change between plan and run, so that exactly what was planned gets written."""
 
     workspace: Workspace
+    copies: Path | None = None
+    """Folder in the state directory for files that are being written in place; None: none is."""
     _changes: dict[str, FileChange] = field(default_factory=dict[str, FileChange])
     _foreseen: dict[tuple[str, ...], FileChange | ToolError] = field(
         default_factory=dict[tuple[str, ...], FileChange | ToolError]
@@ -125,7 +129,7 @@ class FileWriteCalls:
             if hash_file_at(place) != before and self._editor_or_disk_hash(place, path) == before:
                 self._write_through_editor(path, data)
                 if hash_file_at(place) != before:
-                    write_atomically(place, data, key)
+                    self._write(place, path, data, key)
 
     def _editor_or_disk_hash(self, place: OpenDirEntry, path: Path) -> str | None:
         """Return the hash of a file's bytes, as the editor has them where one is open; None: there is no file."""
@@ -257,11 +261,42 @@ class FileWriteCalls:
                     self._write_through_editor(path, change.after)
                     if (there := hash_file_at(place)) != planned.after:
                         check = partial(_require_digest, place, there)
-                        write_atomically(place, change.after, key, private=plan, check=check)
+                        self._write(place, path, change.after, key, private=plan, check=check)
         except OSError as error:
             return self._write_failure_result(path, planned, error)
         self.workspace.record_written_digest(path, planned.after)
         return _success_result(self.workspace, planned)
+
+    def _write(
+        self,
+        place: OpenDirEntry,
+        path: Path,
+        data: bytes,
+        key: CallKey,
+        *,
+        private: bool = False,
+        check: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Write a file; `check` is called right before, and may raise `OSError`."""
+        if private or self.copies is None:
+            write_atomically(place, data, key, private=private, check=check)
+        else:
+            write_keeping_file(place, path, data, key, self.copies, check)
+
+    def restore_killed_writes(self) -> None:
+        """Put files of this workspace back as they were if a write in place was cut off in them."""
+        if self.copies is not None:
+            restore_from_copies(self.copies, self._restore_killed_write)
+
+    def _restore_killed_write(self, path: Path, before: bytes, after: bytes) -> bool:
+        """Return whether the copies aren't needed any more."""
+        try:
+            if self.workspace.resolve_writable(str(path)) != path:
+                return False
+            with self.workspace.open_parent_directory(path) as place:
+                return restore_torn_file(place, before, after)
+        except (OSError, PathRefused):  # of another workspace, or not there now: the copies stay
+            return False
 
     def _write_failure_result(self, path: Path, planned: Planned, error: OSError) -> ToolResult:
         gone = planned.before is not None and isinstance(error, FileNotFoundError | NotADirectoryError)

@@ -23,6 +23,7 @@ from interlock.services.files.disk import (
     sync_directory,
     sync_directory_on_exit,
 )
+from interlock.services.files.in_place import copy_owner_and_attributes, write_in_place
 from interlock.services.files.stamps import record_read
 from interlock.services.secrets.redaction import SHAPES, Redactor
 
@@ -124,13 +125,65 @@ def write_atomically(
     Only this name is replaced: other hard links to the file keep the old bytes. Raises OSError (full disk, missing
     permission), leaving the file unchanged and no leftovers.
     """
+    found = _stat_if_exists(place)
+    mode = (CLOSED_FILE if private else None) if found is None else stat.S_IMODE(found.st_mode)
+    _replace_durably(place, data, temporary_path(Path(place.name), key).name, mode, check)
+
+
+def write_keeping_file(
+    place: "OpenDirEntry",
+    path: Path,
+    data: bytes,
+    key: "CallKey",
+    copies: Path,
+    check: Callable[[], None] = lambda: None,
+) -> None:
+    """Write a user's file, keeping owner, group, mode, ACL, extended attributes, hard links and mounts, or create it.
+
+    It is replaced where that keeps everything, else written in place, with its copy in `copies` until that is done.
+    Durable on return. Raises OSError, leaving the file unchanged and no leftovers.
+    """
+    found = _stat_if_exists(place)
+    scratch = temporary_path(Path(place.name), key).name
+    if found is None:
+        _replace_durably(place, data, scratch, None, check)
+    elif found.st_nlink > 1 or not _try_to_replace(place, data, scratch, stat.S_IMODE(found.st_mode), check):
+        check()
+        write_in_place(place, path, data, copies)
+
+
+def _try_to_replace(
+    place: "OpenDirEntry", data: bytes, scratch_name: str, mode: int, check: Callable[[], None]
+) -> bool:
+    """Replace a file by one that differs in its bytes only; return whether that can be done here."""
+    try:
+        old = os.open(place.name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=place.directory)
+    except PermissionError:  # it may be written, but not read: then its attributes can't be seen
+        return False
+    try:
+        _replace_durably(place, data, scratch_name, mode, check, old)
+    except _CannotKeepError:
+        return False
+    except OSError as error:
+        if error.errno in (errno.EBUSY, errno.EXDEV):  # something is mounted there
+            return False
+        raise
+    finally:
+        os.close(old)
+    return True
+
+
+class _CannotKeepError(OSError):
+    """A new file can't get the owner or attributes of the old one."""
+
+
+def _stat_if_exists(place: "OpenDirEntry") -> os.stat_result | None:
     from interlock.tools.workspace_files import stat_refusing_links  # imports all tools: only when needed
 
     try:
-        mode = stat.S_IMODE(stat_refusing_links(place).st_mode)
+        return stat_refusing_links(place)
     except FileNotFoundError:
-        mode = CLOSED_FILE if private else None
-    _replace_durably(place, data, temporary_path(Path(place.name), key).name, mode, check)
+        return None
 
 
 def replace_with_file(place: "OpenDirEntry", data: bytes, mode: int) -> None:
@@ -204,11 +257,12 @@ def _replace_durably(
     scratch_name: str,
     mode: int | None,
     check: Callable[[], None] = lambda: None,
+    like: int | None = None,
 ) -> None:
     with sync_directory_on_exit(place.directory):
         _remove_if_exists(place.directory, scratch_name)
         try:
-            _write_new_file(place._replace(name=scratch_name), data, mode)
+            _write_new_file(place._replace(name=scratch_name), data, mode, like)
             check()
             os.replace(scratch_name, place.name, src_dir_fd=place.directory, dst_dir_fd=place.directory)
         except OSError:
@@ -221,7 +275,9 @@ def _remove_if_exists(directory: int, name: str) -> None:
         os.unlink(name, dir_fd=directory)
 
 
-def _write_new_file(place: "OpenDirEntry", data: bytes, mode: int | None) -> None:
+def _write_new_file(place: "OpenDirEntry", data: bytes, mode: int | None, like: int | None = None) -> None:
+    """Write a new file, with the owner and attributes of the open file `like`. Raise `_CannotKeepError` if it can't
+    have them."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
     descriptor = os.open(
         place.name, flags, _NEW_FILE if mode is None else CLOSED_FILE, dir_fd=place.directory
@@ -229,6 +285,11 @@ def _write_new_file(place: "OpenDirEntry", data: bytes, mode: int | None) -> Non
     with os.fdopen(descriptor, "wb") as file:
         file.write(data)
         file.flush()
+        if like is not None:
+            try:
+                copy_owner_and_attributes(like, file.fileno())
+            except OSError as error:
+                raise _CannotKeepError(*error.args) from error
         if mode is not None:  # now: writing takes the set-user-ID bit away, unless root writes
             os.chmod(file.fileno(), mode)  # noqa: PTH101 - by descriptor, not by name
         os.fsync(file.fileno())

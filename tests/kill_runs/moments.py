@@ -48,7 +48,7 @@ class Moments:
             from interlock.fleet.postgres import PostgresConnection
 
             self._around(PostgresConnection, "commit", "commit")
-        self._around(file_calls, "write_atomically", "write")
+        self._around(file_calls, "write_keeping_file", "write")
         for written in (blobs, filesystem):
             self._around(written, "store_content", "output file")
         # Between two nodes, when the first one's writes wait for a commit.
