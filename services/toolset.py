@@ -24,6 +24,7 @@ from interlock.state.calls import (
     error_result,
     tool_error_result,
 )
+from interlock.state.encodings import ConfirmedEncoding
 from interlock.state.errors import ModelError, UserError
 from interlock.state.events import Emit, ToolOutput
 from interlock.state.messages import Feature, Message, ModelCall, Models, Reply, ToolDeclaration
@@ -33,7 +34,7 @@ from interlock.state.seen import ChangedFile, SeenFile, SeenFiles
 from interlock.state.settings import Settings
 from interlock.state.text import replace_surrogates
 from interlock.state.tooling import Outputs, Processes, TargetFile, Tool, ToolContext, ToolInfo, ToolRun
-from interlock.state.workspace import ConfirmedEncoding, PathRefused, Workspace
+from interlock.state.workspace import PathRefused, Workspace
 from interlock.tools.table import TOOLS
 
 _WAIT_SCHEMA = {

@@ -6,10 +6,10 @@ from typing import Any, Literal, TypeVar, cast
 from pydantic import Field, JsonValue, model_validator
 from typing_extensions import TypedDict
 
+from interlock.state.encodings import ConfirmedEncoding
 from interlock.state.errors import ToolError as ToolError  # stands there for programs that need no pydantic
 from interlock.state.messages import DataPart, Frozen, ToolStatus
 from interlock.state.seen import SeenFile, UnseenTextError
-from interlock.state.workspace import ConfirmedEncoding
 
 Risk = Literal["read", "write", "execute", "network", "question", "state"]
 """What a call can do. `question` asks a person; `state` changes only the run itself (todos)."""

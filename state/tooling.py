@@ -20,13 +20,14 @@ from interlock.state.calls import (
     ToolResult,
     Verdict,
 )
+from interlock.state.encodings import ConfirmedEncoding
 from interlock.state.events import Emit
 from interlock.state.forms import FilledForm
 from interlock.state.messages import Feature, Message, ToolDeclaration
 from interlock.state.search import CodeIndex
 from interlock.state.seen import ChangedFile, SeenFile, SeenFiles
 from interlock.state.settings import Settings
-from interlock.state.workspace import NO_CONVENTIONS, ConfirmedEncoding, FileConventions, Workspace
+from interlock.state.workspace import NO_CONVENTIONS, FileConventions, Workspace
 
 
 @dataclass(frozen=True)

@@ -4,10 +4,12 @@ from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 from interlock.state.errors import ToolError
-from interlock.state.messages import Frozen
+
+if TYPE_CHECKING:
+    from interlock.state.encodings import ConfirmedEncoding
 
 
 class PathRefused(ToolError):  # noqa: N818 - a refusal, not a fault
@@ -63,13 +65,6 @@ class FileConventions:
 
 
 NO_CONVENTIONS = FileConventions()
-
-
-class ConfirmedEncoding(Frozen):
-    """An encoding that is only guessed until a person confirms it, for files that match a pattern as in .gitignore."""
-
-    pattern: str
-    encoding: str
 
 
 class Buffers(Protocol):
@@ -140,7 +135,7 @@ class Workspace(Protocol):
         """Posix path relative to the workspace, or absolute in an included directory; for people and models."""
         ...
 
-    def confirm_encoding(self, confirmed: ConfirmedEncoding) -> None:
+    def confirm_encoding(self, confirmed: "ConfirmedEncoding") -> None:
         """Take files that match a pattern to be in this encoding, where their bytes don't tell."""
         ...
 

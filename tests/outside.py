@@ -50,6 +50,7 @@ INSIDE: Mapping[str, frozenset[str]] = {
     # A replay has the results of calls, and the problems of those that never ran.
     "toolset": frozenset(
         {"run_call", "plan_change", "preview_call", "find_call_problem", "current_file_digest"}
+        | {"find_changed_files"}  # the record has the note on them
     )
     | {"confirm_encoding", "declare_tools", "find_tool_info", "nearest_tool_names", "summarize_call"},
     # What it writes belongs to the run; its folder has the run's name.

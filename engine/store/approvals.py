@@ -26,8 +26,8 @@ from interlock.services.policy.rule import USER
 from interlock.services.secrets.redaction import SHAPES, Redactor
 from interlock.state.calls import Answer, ApprovalRequest, SavedRules, SessionRule
 from interlock.state.clock import unix_time
+from interlock.state.encodings import ConfirmedEncoding
 from interlock.state.errors import UserError
-from interlock.state.workspace import ConfirmedEncoding
 
 
 @dataclass

@@ -32,10 +32,11 @@ from interlock.state.calls import (
     ToolResult,
     error_result,
 )
+from interlock.state.encodings import ConfirmedEncoding
 from interlock.state.file_names import format_file_name, parse_file_name
 from interlock.state.seen import ChangedFile, SeenFile, SeenFiles
 from interlock.state.tooling import FileChange, TargetFile, Tool, ToolContext, ToolRun
-from interlock.state.workspace import ConfirmedEncoding, OpenDirEntry, PathRefused, Workspace
+from interlock.state.workspace import OpenDirEntry, PathRefused, Workspace
 from interlock.tools.file_content import alike_files_pattern, decode_text_file
 from interlock.tools.new_problems import describe_new_problem
 from interlock.tools.stale_files import diff_since_seen, make_seen_file

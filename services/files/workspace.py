@@ -22,12 +22,12 @@ from interlock.services.files.protected import (
     resolve_stored_output,
     to_absolute_path,
 )
+from interlock.state.encodings import ConfirmedEncoding
 from interlock.state.errors import ConfigError, UserError
 from interlock.state.file_names import fold_written_name, format_file_name, strip_odd_ends
 from interlock.state.settings import Settings
 from interlock.state.workspace import (
     Buffers,
-    ConfirmedEncoding,
     FileConventions,
     LeaveOut,
     OpenDirEntry,

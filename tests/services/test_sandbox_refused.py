@@ -97,15 +97,12 @@ NO_PATHS = ("relative", "/no/such/folder", "~/nothing:ro", "/", "", "/usr\0", ":
 @pytest.mark.parametrize(
     ("settings", "link", "said"),
     [
-        # Another kind isn't passed over; a link could be turned by a command.
+        # Another kind isn't passed over; a link could be turned by a command, and these are never set aside.
         *(
             ({"sandbox": name}, "", f"Unknown sandbox '{name}'; expected 'bwrap'")
             for name in ("docker", "sandbox-exec", "no")
         ),
-        *(
-            ({}, name, f"{name}' is a link")
-            for name in (".gemini", ".interlock", ".git", ".env", ".mcp.json")
-        ),
+        *(({}, name, f"{name}' is a link") for name in (".git", ".env")),
         # What can't be shown is a mistake in settings; what is the kernel's isn't writable by any.
         *(({"sandboxAllowedPaths": [path]}, "", MEANT) for path in NO_PATHS),
         ({"sandboxAllowedPaths": ["/sys"]}, "", KERNEL),

@@ -6,10 +6,12 @@ from pathlib import Path
 import warm
 from folders import put
 from patience import until
-from scripted import says, shell, tools
+from scripted import call, says, shell, tools
 from session.terminal import Opens, Terminal, edit
 
 from interlock.engine.read import list_runs
+
+SEEN = tools(call("read_file", file_path="notes.txt"))
 
 
 def elsewhere(terminal: Terminal, *arguments: str) -> str:
@@ -130,7 +132,7 @@ def test_several_edits_are_decided_as_one_list_and_stopping_stops_them_all(
         terminal.waits_for("10 edits wait for you")
         terminal.press("y", then="All ten.")
     assert len([*folder.glob("*.txt")]) == 10
-    others = [edit("y\n", f"{n}.txt")["tool_calls"][0] for n in range(10)]
+    others = [edit("y\n", f"other{n}.txt")["tool_calls"][0] for n in range(10)]
     with opens([tools(*others), {"text": "Never."}], rows=40) as terminal:
         terminal.say("write ten others", then="[i] one by one")
         terminal.press("i", then="1 of 10")
@@ -145,7 +147,7 @@ def test_a_long_diff_is_shown_whole_in_a_pager_and_opens_in_the_difftool(folder:
     (folder.parent / ".gitconfig").write_text(tool)
     (folder / "notes.txt").write_text("the first of all\nold\n")
     long = "the first of all\n" + "".join(f"line {n}\n" for n in range(500))
-    with opens([edit(long), {"text": "Written."}], rows=40, env={"PAGER": f"tee {paged}"}) as terminal:
+    with opens([SEEN, edit(long), {"text": "Written."}], rows=40, env={"PAGER": f"tee {paged}"}) as terminal:
         terminal.say("write it", then="more lines: [v]")
         terminal.until("[o] difftool")
         terminal.waits_for("notes.txt (+")  # its headline is still there
@@ -167,7 +169,7 @@ def test_a_diff_has_colours_and_line_numbers_marks_words_and_fits_the_width(
 ) -> None:
     rest = "stays here and more and more, so that the line is wider than the terminal, by far"
     (folder / "notes.txt").write_text(f"one\nthe old word {rest}\nthree\n")
-    with opens([edit(f"one\nthe new word {rest}\nthree\n")], columns=60, rows=30) as terminal:
+    with opens([SEEN, edit(f"one\nthe new word {rest}\nthree\n")], columns=60, rows=30) as terminal:
         terminal.say("write it", then="[l] later")
         screen = "\n".join(terminal.screen)
         assert "  1   one\n  2 - the old word" in screen and "  2 + the new word" in screen

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tool_calls import Calls
 
-from interlock.state.workspace import ConfirmedEncoding, FileConventions
+from interlock.state.encodings import ConfirmedEncoding
+from interlock.state.workspace import FileConventions
 from interlock.tools.file_content import TextFile, TextNotWritable, compare_texts, decode_text_file
 from interlock.tools.matcher.edit import apply_spans
 from interlock.tools.matcher.windows import Span

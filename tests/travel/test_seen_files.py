@@ -223,8 +223,8 @@ def test_what_is_saved_while_the_edit_is_written_stays(bench: Bench, monkeypatch
     """The moment before the rename: the new text is written beside the file already."""
     write_new_file = filesystem._write_new_file
 
-    def saves_meanwhile(place: OpenDirEntry, data: bytes, mode: int | None) -> None:
-        write_new_file(place, data, mode)
+    def saves_meanwhile(place: OpenDirEntry, data: bytes, *given: int | None) -> None:
+        write_new_file(place, data, *given)
         if data.startswith(b"x = 3"):
             bench.file.write_text(THEIRS)
 

@@ -114,7 +114,9 @@ def test_hostile_text_is_shown_as_it_is_with_visible_marks(lab: Lab, person: Cal
         assert not [c for c in text if c != "\n" and not c.isprintable() and c not in "\t\xa0"], path
         assert not [mark for mark in MARKS if mark not in text], (path, text)
     named = somebody.page.inner_text(".path")
-    assert HOSTILE_NAME.replace("\u202e", "⟨U+202E⟩") in named
+    assert HOSTILE_NAME.replace("\u202e", r"\xe2\x80\xae") in named, (
+        "as the model is told it, and may write it"
+    )
     assert somebody.page.evaluate("document.querySelectorAll('main script, main img, main svg').length") == 0
 
 
