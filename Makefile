@@ -8,7 +8,8 @@ INSTALL := PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --disable-
 COMPILE := $(BIN)/python -m compileall -qq -j 0 $(VENV)/lib || true # packages carry files that no Python reads
 # -P: the rooms at the root (state/, tools/, …) must not become top-level modules.
 RUN := $(BIN)/python -P
-TESTS ?= -n 4 --dist worksteal
+# Tests wait about as long as they work: more of them than a small machine has cores.
+TESTS ?= -n 6 --dist worksteal
 # Tests make tens of thousands of files. They go into memory, unless TMPDIR is set or there is too little room.
 MEMORY := /dev/shm
 IN_MEMORY = $(if $(TMPDIR),,$(shell test -w $(MEMORY) && findmnt -no OPTIONS -T $(MEMORY) 2>&1 | grep -qv noexec && \

@@ -18,6 +18,7 @@ from interlock.engine import Decision, Options, resume_sync, run_sync
 from interlock.engine.driver.run_config import RunConfig, load_run_configuration, prepare_run
 from interlock.services.context.workspace_context import PromptFlags, WorkspaceContext
 from interlock.services.files import stamps
+from interlock.services.files.agent_files import find_agent_files
 from interlock.services.policy.rule_files import RuleText
 from interlock.services.trust import is_trusted, record_trust_decision
 from interlock.state.deps import RunInfo
@@ -236,6 +237,20 @@ def test_without_a_change_the_next_drive_gets_the_same_value(tmp_path: Path, opt
     assert load_run_configuration(replace(options, model="x"), root) is not first
 
 
+def test_a_file_that_configures_nothing_may_come_and_go_in_the_root(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stamps, "TICK_NS", 0)
+    noted, root = stamps.Stamps(), tree(tmp_path / "work", {".roo/mcp.json": "{}"})
+    wait_for_a_tick(tmp_path)
+    with noted.capture_reads():
+        assert [*find_agent_files("rules", root)] == []
+    put(root / "made.txt", "What a run made.")
+    assert noted.are_current()
+    put(root / ".roorules-code", "Be brief.")
+    assert not noted.are_current()
+
+
 def test_a_policy_file_that_cannot_be_read_any_more_denies_at_once(tmp_path: Path, options: Options) -> None:
     file = put(tmp_path / "user/.gemini/policies/a.toml", RULE.format("glob").replace("deny", "allow"))
     options = replace(options, policy_files=())
@@ -318,5 +333,9 @@ def test_every_file_that_is_opened_and_folder_that_is_listed_has_a_stamp(
     with opened() as found:
         _ = [getattr(configuration, part) for configuration in configurations for part in asked]
     looked_at = {path for path in found if Path(path).is_relative_to(tmp_path)}
-    noted = {path for one in configurations for path, _ in vars(one.stamps)["_found"]}
+    noted = {
+        str(Path(path).parent) if aspect == "matches" else path
+        for one in configurations
+        for path, aspect in vars(one.stamps)["_found"]
+    }
     assert len(looked_at) > 15 and looked_at - noted == set()

@@ -118,7 +118,12 @@ def find_matching_files(base: Path, pattern: str, without: tuple[str, ...] = ())
 def _match_below(
     folder: str, rest: list[str], depth: int, seen: set[str], without: frozenset[str]
 ) -> Iterator[Path]:
-    record_read(folder, "entries")
+    name = rest[1] if rest[0] == "**" else rest[0]
+    is_last = len(rest) == 1 + (rest[0] == "**")
+    if is_last and rest[0] != "**":  # what else comes and goes there, as in the root, changes nothing
+        record_read(os.path.join(folder, name), "matches")  # noqa: PTH118
+    else:
+        record_read(folder, "entries")
     real = os.path.realpath(folder)
     if depth > _DEEPEST or real in seen or len(seen) > _MOST_FOLDERS:  # links may lead back, or multiply
         return
@@ -127,8 +132,6 @@ def _match_below(
         entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
     except OSError:
         return
-    name = rest[1] if rest[0] == "**" else rest[0]
-    is_last = len(rest) == 1 + (rest[0] == "**")
     for entry in entries:
         is_folder = _is_folder(entry)
         if is_last and not is_folder and fnmatch.fnmatchcase(entry.name, name) and is_file(Path(entry.path)):

@@ -5,6 +5,7 @@ or not. A file system's clock moves in ticks: what was changed less than a tick 
 without a new time, so such a stamp equals no other.
 """
 
+import fnmatch
 import os
 import time
 from collections.abc import Generator
@@ -17,8 +18,9 @@ from typing import Literal
 TICK_NS = 2_000_000_000
 """The longest tick of a file system that people work in (FAT; others: some milliseconds)."""
 Stamp = tuple[object, ...]
-ReadAspect = Literal["content", "entries", "target"]
-"""What counts of a path: what a file holds (of a folder, that it is there), what a folder lists, where it leads."""
+ReadAspect = Literal["content", "entries", "matches", "target"]
+"""What counts of a path: what a file holds (of a folder, that it is there), what a folder lists, which names in a
+folder the path's last part matches as a pattern, where it leads."""
 
 
 class Stamps:
@@ -56,6 +58,9 @@ def _read_stamp(path: str, aspect: ReadAspect, stable_before_ns: float = float("
     try:
         if aspect == "target":
             return (os.path.realpath(path),)
+        if aspect == "matches":
+            folder, pattern = os.path.split(path)
+            return tuple(sorted(fnmatch.filter(os.listdir(folder), pattern)))  # noqa: PTH208 - as below
         found = os.stat(path)  # noqa: PTH116 - each drive looks at dozens
     except (OSError, ValueError) as error:
         return (getattr(error, "errno", None),)
