@@ -514,8 +514,11 @@ def list_files_shown_for_trust(
     listing = root / LISTING
     graphs = [ProjectFile(listing, tuple(describe_file_effects(listing)))] if listing.is_file() else []
     definitions = {**_describe_definitions(root, home), **_describe_instructions(root, home, settings)}
+    by_target = {real_path(path): path for path in definitions}
     needing = [
-        file for file in list_files_needing_trust(root, home, settings) if file.path not in definitions
+        _name_linked_file(file, by_target.get(real_path(file.path)), root)
+        for file in list_files_needing_trust(root, home, settings)
+        if file.path not in definitions
     ]
     around = _repository_files_needing_trust(root, home)
     shown = {file.path for file in needing}
@@ -527,6 +530,13 @@ def list_files_shown_for_trust(
     files = [*needing, *around, *definitions.values(), *without, *_hiding_files(root), *graphs]
     notes = _notes_on_settings(root, home)
     return [file._replace(runs=(*file.runs, *_notes_about(file.path, notes))) for file in files]
+
+
+def _name_linked_file(file: ProjectFile, described: Path | None, root: Path) -> ProjectFile:
+    """Return a file of which nothing is said with the file that it leads to, if that is described."""
+    if file.runs or described is None:
+        return file
+    return file._replace(runs=(f"the same file as {display_path(described, root)}",))
 
 
 def _hiding_files(root: Path) -> Iterator[ProjectFile]:

@@ -314,6 +314,7 @@ def test_each_file_of_another_agent_that_defines_something_has_a_row(run: Run) -
     )
     (Path.cwd() / ".github/skills/secret").mkdir(parents=True)
     (Path.cwd() / ".github/skills/secret/SKILL.md").symlink_to("/etc/hosts")
+    (Path.cwd() / ".cursor/skills").symlink_to("../.claude/skills")
     rows = {file["path"]: file["runs"] for file in run("trust", "--untrust", "--json").json["files"]}
     found = {Path(path).relative_to(Path.cwd()).as_posix(): lines for path, lines in rows.items()}
     wanted = {
@@ -333,6 +334,7 @@ def test_each_file_of_another_agent_that_defines_something_has_a_row(run: Run) -
             f"not used; its name 'helper' is that of {Path.cwd() / '.cursor/agents/helper.md'}"
         ],
         ".roo/skills-code/x/SKILL.md": ["not used; it is for one mode of Roo Code"],
+        ".cursor/skills/ship/SKILL.md": ["the same file as .claude/skills/ship/SKILL.md"],
         ".github/skills/secret/SKILL.md": ["not used; it can't be read: outside the project"],
     }
     assert {name: found.get(name) for name in wanted} == wanted
