@@ -332,7 +332,7 @@ def test_every_file_that_is_opened_and_folder_that_is_listed_has_a_stamp(
     ]
     with opened() as found:
         _ = [getattr(configuration, part) for configuration in configurations for part in asked]
-    looked_at = {path for path in found if Path(path).is_relative_to(tmp_path)}
+    looked_at = {str(Path(path)) for path in found if Path(path).is_relative_to(tmp_path)}
     noted = {
         str(Path(path).parent) if aspect == "matches" else path
         for one in configurations
