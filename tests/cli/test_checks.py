@@ -480,7 +480,8 @@ def test_a_kill_in_the_middle_of_a_view_costs_nothing_and_leaves_nothing(
 ) -> None:
     work = tree(tmp_path / "work", PY)
     slow = f"if [ -e ../seen ] && mkdir ../first 2>/dev/null; then sleep 600; fi; touch ../seen; {PYTEST}"
-    model = script(tmp_path, tools(writes("test_calc.py", EASY)), {"text": "Done."})
+    over = tools(writes("test_calc.py", EASY))
+    model = script(tmp_path, over, over, {"text": "Done."})  # the first is answered with what it would change
     words = ("-m", model, "-y", "-p", "fix half", "--check", slow)
     going = warm.Warm(words, cwd=work, env=os.environ)
     until(lambda: (tmp_path / "first").exists() or going.poll() is not None)
