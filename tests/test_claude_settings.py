@@ -71,6 +71,16 @@ def test_a_hook_is_given_claude_codes_fields_and_variables(run: Run, tmp_path: P
     assert (color, git) == ("red", None)
 
 
+def test_a_hook_is_given_the_name_of_a_servers_tool_with_the_whole_server(run: Run, tmp_path: Path) -> None:
+    servers = {name: {"command": "x"} for name in ("@acme/magic", "acme")}
+    tree(tmp_path / "work", {".mcp.json": {"mcpServers": servers}, ".claude/hooks/log.py": HOOK})
+    put(tmp_path / "work/.claude/settings.json", settings("PreToolUse", "mcp__acme_magic__go"))
+    event = '{"tool_name": "mcp_acme_magic_go", "tool_input": {}}'
+    run("hooks", "test", "BeforeTool", "--input", event, "--run", "--skip-trust")
+    ((given, *_),) = [json.loads(line) for line in (tmp_path / "work/log").read_text().splitlines()]
+    assert given["tool_name"] == "mcp__acme_magic__go"
+
+
 def test_exit_code_2_blocks_a_call_and_of_a_result_only_tells_the_model(run: Run, tmp_path: Path) -> None:
     block = "echo no way >&2; CODE=2"
     done, log = go(

@@ -14,8 +14,8 @@ from interlock.engine.client.imported_rules import (
     read_roo_commands,
 )
 from interlock.engine.client.imported_servers import CLAUDE, CODEX, OPENCODE, ROO
-from interlock.services.config.formats import parse_json_with_comments
 from interlock.services.files.disk import read_file
+from interlock.services.files.json_with_comments import parse_json_with_comments
 
 AgentName = Literal["claude", "codex", "gemini", "roo", "opencode"]
 AGENTS: Mapping[str, str] = {

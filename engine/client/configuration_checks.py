@@ -236,7 +236,8 @@ class HookTester:
 
     def __init__(self, options: Options) -> None:
         self._prepared = prepare_run(options, needs_model=False)
-        self._around = HookEnvironment(_SESSION, self._prepared.workspace.root, None)
+        servers = frozenset(self._prepared.settings.mcp_servers)
+        self._around = HookEnvironment(_SESSION, self._prepared.workspace.root, None, servers=servers)
         self.warnings: Sequence[str] = self._prepared.warnings
 
     def list_hooks(self) -> list[dict[str, Any]]:

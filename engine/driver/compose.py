@@ -313,7 +313,12 @@ def _make_hooks(
     processes: tuple[SupervisedProcesses, SupervisedProcesses],
 ) -> RunHooks:
     environment = HookEnvironment(
-        info.run, info.workspace, prepared.workspace.plans, info.agent, redact=prepared.redact
+        info.run,
+        info.workspace,
+        prepared.workspace.plans,
+        info.agent,
+        redact=prepared.redact,
+        servers=frozenset(prepared.settings.mcp_servers),
     )
     checked = bool(prepared.options.check)
     made = RunHooks(prepared.hooks, log, approvals, processes[0], environment, checked=checked)

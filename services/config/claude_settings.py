@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
-from interlock.services.config.formats import parse_json_with_comments
 from interlock.services.files.disk import read_file
+from interlock.services.files.json_with_comments import parse_json_with_comments
 from interlock.state.names import ADDRESSES
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)

@@ -1,4 +1,4 @@
-"""formats: file formats that people also write by hand (JSON with comments, YAML, `.env`): parsed with limits so that
+"""formats: file formats that people also write by hand (YAML, `.env`): parsed with limits so that
 no file can hang the program, and edited without touching the rest of the file."""
 
 import json
@@ -9,50 +9,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from io import StringIO
 from pathlib import Path
-from typing import Any, NoReturn, cast
+from typing import Any, cast
 
 from interlock.services.files.disk import make_private_directory, read_file, read_text_file
 from interlock.services.files.filesystem import is_file, lock_folder, replace_private_file_holding_lock
 from interlock.state.errors import ConfigError
 from interlock.state.names import ADDRESSES
-
-_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"?|//[^\n\r]*|/\*.*?\*/|[^\s]', re.DOTALL)
-_NOT_NEWLINE = re.compile(r"[^\n\r]")
-
-
-def parse_json_with_comments(text: str) -> object:
-    """Parse JSON with comments. Raises `json.JSONDecodeError` with the position in `text`, or plain `ValueError`."""
-    try:
-        return json.loads(_blank_comments_and_trailing_commas(text), parse_constant=_reject_json_constant)
-    except RecursionError:
-        raise ValueError("it is nested too deeply") from None
-
-
-def _blank_comments_and_trailing_commas(text: str) -> str:
-    """Blank out comments and trailing commas; the result has the same length as `text`."""
-    pieces: list[str] = []
-    end = 0
-    comma: int | None = None  # index in `pieces` of a comma that would be trailing before a closing bracket
-    last = ""
-    for match in _TOKEN.finditer(text):
-        token = match[0]
-        pieces.append(text[end : match.start()])
-        end = match.end()
-        if len(token) > 1 and token[0] == "/":
-            pieces.append(_NOT_NEWLINE.sub(" ", token))
-            continue
-        if token in "]}" and comma is not None:
-            pieces[comma] = " "
-        pieces.append(token)
-        # Not after an opening bracket or another comma: `[,]` and `[1,,]` are errors in this dialect too.
-        comma = len(pieces) - 1 if token == "," and last not in ("", ",", "[", "{", ":") else None
-        last = token
-    return "".join([*pieces, text[end:]])
-
-
-def _reject_json_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not JSON")
-
 
 _FRONT = re.compile(r"\A\ufeff?---[ \t]*\r?\n(.*?)^---[ \t]*$\r?\n?(.*)\Z", re.DOTALL | re.MULTILINE)
 _DEEPEST = 64

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from interlock.services.config.formats import parse_json_with_comments
 from interlock.services.files.disk import read_file
+from interlock.services.files.json_with_comments import parse_json_with_comments, reject_deep_nesting
 from interlock.state.errors import ConfigError
 
 Resolve = Callable[[str, "Place"], str | None]
@@ -217,16 +217,22 @@ def read_server_file(file: Path, format: ServerFormat, place: Place) -> ServerFi
 def _read_object(file: Path) -> dict[str, Any]:
     """Raises `OSError` and `ValueError`."""
     text = read_file(file).decode("utf-8-sig")
-    data = (
-        tomllib.loads(text)
-        if file.suffix == ".toml"
-        else parse_json_with_comments(text)
-        if text.strip()
-        else {}
-    )
+    if file.suffix == ".toml":
+        return _parse_toml(text)
+    data = parse_json_with_comments(text) if text.strip() else {}
     if not isinstance(data, dict):
         raise ValueError("expected an object")
     return cast("dict[str, Any]", data)
+
+
+def _parse_toml(text: str) -> dict[str, Any]:
+    """Raises `ValueError`."""
+    try:
+        data = tomllib.loads(text)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    reject_deep_nesting(data)
+    return data
 
 
 def _described_inputs(inputs: object) -> dict[str, str]:
@@ -284,10 +290,13 @@ def _convert_keys(
                 found.unused[f"{format.section}.{name}.{key}"] = _NEVER.get(key, "")
         elif key == "enabled":
             made["disabled"] = not value if isinstance(value, bool) else value
-        elif key in ("env_vars", "env_http_headers", "bearer_token_env_var"):
-            made.setdefault(ours, {}).update(_from_environment(key, value, found, place))
-        elif ours in ("env", "headers") and isinstance(value, dict):
-            made[ours] = {**made.get(ours, {}), **cast("dict[str, Any]", value)}
+        elif ours in ("env", "headers"):
+            held = key in ("env_vars", "env_http_headers", "bearer_token_env_var")
+            added = _from_environment(key, value, found, place) if held else value
+            both = [
+                cast("dict[str, Any]", one) for one in (made.get(ours, {}), added) if isinstance(one, dict)
+            ]
+            made[ours] = {**both[0], **both[1]} if len(both) == 2 else value
         else:
             made[ours] = value
     return made
@@ -324,8 +333,9 @@ def _convert_values(made: dict[str, Any], format: ServerFormat, place: Place) ->
         made["type"] = format.bare_url
     command = made.get("command")
     if isinstance(command, list) and command:
-        words = cast("list[Any]", command)
-        made["command"], made["args"] = words[0], [*words[1:], *made.get("args", [])]
+        words, args = cast("list[Any]", command), made.get("args", [])
+        made["command"] = words[0]
+        made["args"] = [*words[1:], *cast("list[Any]", args)] if isinstance(args, list) else args
     seconds = made.get("timeout")
     if isinstance(seconds, int | float) and not isinstance(seconds, bool):
         made["timeout"] = seconds * format.timeout_unit_ms
@@ -334,9 +344,14 @@ def _convert_values(made: dict[str, Any], format: ServerFormat, place: Place) ->
     folder = made.get("cwd", "")
     base = place.folder / (format.relative_to if folder else ".")
     moved = made.get("command") and base != place.workspace and isinstance(folder, str)
-    if moved and not folder.startswith(("$", "{", "~")):
-        made["cwd"] = str(base / folder)
+    if moved:
+        made["cwd"] = place_server_folder(base, folder)
     return None
+
+
+def place_server_folder(base: Path, folder: str) -> str:
+    """Return the folder that a server starts in, below `base` unless it begins with `~` or a variable."""
+    return folder if folder.startswith(("$", "{", "~")) else str(base / folder)
 
 
 def _expand(value: Any, format: ServerFormat, place: Place, unset: list[str]) -> Any:

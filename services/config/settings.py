@@ -12,10 +12,10 @@ from typing import Any, TypeGuard, cast, get_args
 from pydantic import BaseModel, ValidationError
 
 from interlock.services.config.claude_settings import ClaudeSettings, read_claude_settings
-from interlock.services.config.formats import parse_json_with_comments
-from interlock.services.config.server_files import ServerFile, find_server_files
+from interlock.services.config.server_files import ServerFile, find_server_files, place_server_folder
 from interlock.services.files.claude_denials import CLAUDE_SETTINGS
 from interlock.services.files.disk import read_file
+from interlock.services.files.json_with_comments import parse_json_with_comments
 from interlock.services.files.protected import SETTINGS_FOLDERS
 from interlock.services.files.stamps import path_exists, real_path
 from interlock.state.entry_points import is_part_installed, missing_folder_message
@@ -450,7 +450,7 @@ def _repository_server_layers(repository: Path, env: Mapping[str, str]) -> Itera
         layer = read_settings_file(repository / folder / "settings.json", env)
         if layer is not None and (servers := layer.data.get("mcpServers")):
             own = {
-                name: {**server, "cwd": str(repository / server.get("cwd", ""))}
+                name: {**server, "cwd": place_server_folder(repository, server.get("cwd", ""))}
                 if server.get("command")
                 else server
                 for name, server in servers.items()

@@ -1,10 +1,11 @@
 """claude_denials: the files that Claude Code's `Read(…)` denials keep from agents, as lines of an ignore file."""
 
-import json
 import os
 import re
 from pathlib import Path
 from typing import Any, cast
+
+from interlock.services.files.json_with_comments import parse_json_with_comments
 
 CLAUDE_SETTINGS = (".claude/settings.json", ".claude/settings.local.json")
 """Claude Code's settings in a workspace."""
@@ -15,8 +16,8 @@ def denied_read_patterns(text: str, folder: Path) -> list[str]:
     """Return the lines that hide, below `folder`, what the settings in `text` deny to read; of broken JSON none, which
     the rules of that file report."""
     try:
-        value: Any = json.loads(text)
-    except (ValueError, RecursionError):
+        value: Any = parse_json_with_comments(text)
+    except ValueError:
         return []
     for key in ("permissions", "deny"):
         value = cast("dict[str, Any]", value).get(key) if isinstance(value, dict) else None

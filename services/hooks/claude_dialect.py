@@ -7,6 +7,8 @@ from pathlib import Path
 
 from pydantic import JsonValue
 
+from interlock.services.policy.rule import find_longest_matching_server
+from interlock.state.names import mcp_server_key, mcp_tool_prefix
 from interlock.state.run import HookEvent
 
 EVENTS: Mapping[str, HookEvent] = {
@@ -22,24 +24,29 @@ EVENTS: Mapping[str, HookEvent] = {
 """Claude Code's events that exist here → ours."""
 OTHER_EVENTS = frozenset(
     {
-        *("Setup", "InstructionsLoaded", "UserPromptExpansion", "MessageDisplay", "PermissionRequest"),
-        *(
-            "PostToolUseFailure",
-            "PostToolBatch",
-            "PermissionDenied",
-            "SubagentStart",
-            "SubagentStop",
-            "TaskCreated",
-        ),
-        *("TaskCompleted", "StopFailure", "TeammateIdle", "ConfigChange", "CwdChanged", "DirectoryAdded"),
-        *(
-            "FileChanged",
-            "WorktreeCreate",
-            "WorktreeRemove",
-            "PostCompact",
-            "Elicitation",
-            "ElicitationResult",
-        ),
+        "Setup",
+        "InstructionsLoaded",
+        "UserPromptExpansion",
+        "MessageDisplay",
+        "PermissionRequest",
+        "PostToolUseFailure",
+        "PostToolBatch",
+        "PermissionDenied",
+        "SubagentStart",
+        "SubagentStop",
+        "TaskCreated",
+        "TaskCompleted",
+        "StopFailure",
+        "TeammateIdle",
+        "ConfigChange",
+        "CwdChanged",
+        "DirectoryAdded",
+        "FileChanged",
+        "WorktreeCreate",
+        "WorktreeRemove",
+        "PostCompact",
+        "Elicitation",
+        "ElicitationResult",
     }
 )
 """Its other events."""
@@ -78,11 +85,6 @@ def exact_matcher_names(text: str) -> frozenset[str] | None:
     return frozenset(name.strip() for name in re.split(r"[|,]", text) if name.strip())
 
 
-def claude_tool_name(tool: str) -> str:
-    """Return Claude Code's name of a tool; ours if it has none."""
-    return _TOOLS.get(_SAME.get(tool, tool), (tool, {}))[0]
-
-
 def claude_tool_names(names: frozenset[str]) -> frozenset[str]:
     """Return those of a tool's names that Claude Code knows, all if it knows none."""
     theirs = {name for name, _ in _TOOLS.values()}
@@ -91,7 +93,7 @@ def claude_tool_names(names: frozenset[str]) -> frozenset[str]:
 
 
 def to_claude_input(
-    event: HookEvent, payload: Mapping[str, JsonValue], workspace: Path
+    event: HookEvent, payload: Mapping[str, JsonValue], workspace: Path, servers: frozenset[str]
 ) -> dict[str, JsonValue]:
     """Return a hook's input in Claude Code's names: of the event, the tool and its arguments; paths are absolute."""
     made: dict[str, JsonValue] = {
@@ -102,7 +104,7 @@ def to_claude_input(
     }
     tool, args = payload.get("tool_name"), payload.get("tool_input")
     if isinstance(tool, str):
-        made["tool_name"] = _server_tool_name(tool) if tool.startswith("mcp_") else claude_tool_name(tool)
+        made["tool_name"] = _claude_tool_name(tool, servers)
         if isinstance(args, dict):
             made["tool_input"] = _to_claude_arguments(tool, args, workspace)
     response = payload.get("tool_response")
@@ -126,13 +128,20 @@ def _to_claude_response(
     return {**response}
 
 
-def _server_tool_name(tool: str) -> str:
-    server, _, name = tool.removeprefix("mcp_").partition("_")
-    return f"mcp__{server}__{name}"
+def _claude_tool_name(tool: str, servers: frozenset[str]) -> str:
+    """Return Claude Code's name of a tool; ours if it has none."""
+    if server := find_longest_matching_server(tool, servers):
+        return f"mcp__{mcp_server_key(server)}__{tool.removeprefix(mcp_tool_prefix(server))}"
+    return _find_claude_tool(tool)[0]
+
+
+def _find_claude_tool(tool: str) -> tuple[str, Mapping[str, str]]:
+    """Return Claude Code's name of a tool, or ours if it has none, and its names of arguments that differ."""
+    return _TOOLS.get(_SAME.get(tool, tool), (tool, {}))
 
 
 def _to_claude_arguments(tool: str, args: Mapping[str, JsonValue], workspace: Path) -> dict[str, JsonValue]:
-    _, names = _TOOLS.get(_SAME.get(tool, tool), (tool, {}))
+    _, names = _find_claude_tool(tool)
     return {
         names.get(key, key): os.path.normpath(workspace / value)
         if key in _PATHS and isinstance(value, str)
@@ -145,7 +154,7 @@ def from_claude_arguments(
     tool: str, args: Mapping[str, JsonValue], changed: Mapping[str, JsonValue], workspace: Path
 ) -> dict[str, JsonValue]:
     """Return our arguments of a call with those that a hook changed: what it left as it was given stays as it is."""
-    ours = {theirs: key for key, theirs in _TOOLS.get(_SAME.get(tool, tool), (tool, {}))[1].items()}
+    ours = {theirs: key for key, theirs in _find_claude_tool(tool)[1].items()}
     given = _to_claude_arguments(tool, args, workspace)
     return {
         **args,

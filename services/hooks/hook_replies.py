@@ -316,6 +316,8 @@ class HookEnvironment:
     """Path of the sub-agent the event is about; empty for the main agent."""
     redact: Redactor = SHAPES
     """Redacts replies, which are stored and displayed; tool arguments that hooks change are kept verbatim."""
+    servers: frozenset[str] = frozenset()
+    """Names of the MCP servers in settings."""
 
     def build_input(self, event: HookEvent, payload: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
         """Return the fields common to all events, followed by the event's own."""
@@ -331,7 +333,9 @@ class HookEnvironment:
 
     def translate_input(self, hook: Hook, payload: Mapping[str, JsonValue]) -> Mapping[str, JsonValue]:
         """Return an event's fields in the names that a hook was written for."""
-        return to_claude_input(hook.event, payload, self.workspace) if hook.is_claudes else payload
+        if not hook.is_claudes:
+            return payload
+        return to_claude_input(hook.event, payload, self.workspace, self.servers)
 
     def environment_variables(self) -> dict[str, str]:
         """Return the variables under gemini-cli's and Claude Code's names."""

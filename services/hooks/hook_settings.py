@@ -14,20 +14,7 @@ from interlock.services.config.settings import (
     expand_variables,
     format_value_for_error,
 )
-from interlock.services.hooks.claude_dialect import (
-    EVENTS as CLAUDE_EVENTS,
-)
-from interlock.services.hooks.claude_dialect import (
-    OTHER_EVENTS,
-    claude_tool_names,
-    exact_matcher_names,
-)
-from interlock.services.hooks.claude_dialect import (
-    TIMEOUT_S as CLAUDE_TIMEOUT_S,
-)
-from interlock.services.hooks.claude_dialect import (
-    TIMEOUTS_S as CLAUDE_TIMEOUTS_S,
-)
+from interlock.services.hooks import claude_dialect
 from interlock.services.policy.rule import Pattern, PatternError, all_tool_names, compile_pattern
 from interlock.state.errors import ConfigError
 from interlock.state.run import HookEvent
@@ -79,7 +66,7 @@ class Matcher:
         if self.names is not None:
             return not self.names.isdisjoint(subjects)
         if self.is_claudes:
-            subjects = claude_tool_names(frozenset(subjects))
+            subjects = claude_dialect.claude_tool_names(frozenset(subjects))
         return any(self.pattern.is_found_in(s) if self.pattern else self.text == s for s in subjects)
 
 
@@ -200,9 +187,9 @@ class ClaudeHookReader:
             self._report("hooks", f"it is {format_value_for_error(data)}, expected an object")
             return
         for name, groups in cast(dict[str, Any], data).items():
-            event = CLAUDE_EVENTS.get(name)
+            event = claude_dialect.EVENTS.get(name)
             if event is None:
-                known = name in OTHER_EVENTS
+                known = name in claude_dialect.OTHER_EVENTS
                 self._report(f"hooks.{name}", "Interlock has no such event" if known else "unknown event")
             elif not isinstance(groups, list):
                 self._report(f"hooks.{name}", "expected an array")
@@ -230,7 +217,7 @@ class ClaudeHookReader:
                 self._report(place, why)
                 continue
             self._report_unknown(place, command)
-            timeout = command.timeout or CLAUDE_TIMEOUTS_S.get(name, CLAUDE_TIMEOUT_S)
+            timeout = command.timeout or claude_dialect.TIMEOUTS_S.get(name, claude_dialect.TIMEOUT_S)
             words = f" {shlex.join(command.args)}" if command.args else ""
             first = shlex.quote(command.command) if command.args else command.command
             yield Hook(
@@ -253,7 +240,7 @@ class ClaudeHookReader:
 
 def _build_claude_matcher(event: HookEvent, text: str) -> Matcher:
     """Return a matcher as Claude Code reads it. Raises `PatternError`."""
-    names = None if text in _ALL else exact_matcher_names(text)
+    names = None if text in _ALL else claude_dialect.exact_matcher_names(text)
     if text in _ALL or names is not None:
         return Matcher(text, names=names, is_claudes=True)
     return Matcher(text, compile_pattern(text), is_claudes=event in TOOL_EVENTS)

@@ -88,7 +88,7 @@ def _to_server_spec(
         transport=transport,
         command=(server.command, *server.args),
         env=server.env,
-        cwd=Path(os.path.realpath(workspace / Path(server.cwd).expanduser())),
+        cwd=Path(os.path.realpath(workspace / os.path.expanduser(server.cwd))),  # noqa: PTH111 - Path.expanduser raises for an unknown user
         url=server.http_url or server.url,
         headers=server.headers,
         timeout_s=server.timeout_ms / 1000,

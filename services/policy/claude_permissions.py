@@ -13,8 +13,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal, NamedTuple, cast
 
-from interlock.services.config.formats import parse_json_with_comments
 from interlock.services.files.claude_denials import CLAUDE_SETTINGS, to_ignore_line
+from interlock.services.files.json_with_comments import parse_json_with_comments
 from interlock.services.files.path_patterns import PathPattern
 from interlock.services.policy.rule import (
     WORKSPACE,

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 from interlock.services.files.disk import make_private_directory
 from interlock.services.files.filesystem import lock_folder, replace_private_file_holding_lock
+from interlock.services.files.protected import to_absolute_path
 from interlock.services.policy.grant_coverage import (
     describe_extra_coverage,
     find_grant_row,
@@ -98,12 +99,18 @@ def call_target(call: CallView, risk: Risk, workspace: Workspace) -> str | None:
 
 
 def call_paths(call: CallView, workspace: Workspace) -> tuple[str, ...]:
-    """Return the file that a call names, as written and where that leads, as absolute paths; empty if it names none."""
+    """Return the file that a call names: as written, as existing names spell it, and where both lead. Absolute paths;
+    empty if it names none that a tool opens."""
     path = next((call.args[k] for k in _PATH_KEYS if k in call.args), None)
-    if not isinstance(path, str) or "\0" in path:
+    if not isinstance(path, str):
         return ()
-    written = os.path.normpath(workspace.root / Path(path).expanduser())
-    return tuple(dict.fromkeys((written, os.path.realpath(written), os.path.realpath(workspace.root / path))))
+    try:
+        spellings = dict.fromkeys((path, workspace.find_existing_spelling(path)))
+        named = [to_absolute_path(spelling, workspace.root) for spelling in spellings]
+    except PathRefused:
+        return ()
+    written = [os.path.normpath(one) for one in named]
+    return tuple(dict.fromkeys((*written, *map(os.path.realpath, (*written, *named)))))
 
 
 def call_hosts(call: CallView) -> tuple[str, ...]:

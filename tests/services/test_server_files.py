@@ -50,7 +50,10 @@ def shown(spec: ServerSpec, folder: Path) -> dict[str, Any]:
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case['file']} {case['what']}")
 def test_each_programs_spelling_comes_to_the_same_server(tmp_path: Path, case: dict[str, Any]) -> None:
     folder = tmp_path / "w"
-    put(folder / case["file"], case["text"])
+    text = case["text"]
+    put(
+        folder / case["file"], text.replace("@DEEP", "[" * 900 + "]" * 900) if isinstance(text, str) else text
+    )
     found = loaded(folder)
     spec = servers(found, folder).get("s")
     assert (shown(spec, folder) if spec else None) == case.get("server")
@@ -93,7 +96,11 @@ def test_below_the_root_of_a_trusted_repository_its_servers_count_from_there(
             ".git/HEAD": "x",
             "sub/": "",
             ".mcp.json": {"mcpServers": {"s": {"command": "./x"}}},
-            ".gemini/settings.json": {"mcpServers": {"g": {"command": "./y"}}, "general": {"vimMode": True}},
+            ".gemini/settings.json": {
+                "mcpServers": {"g": {"command": "./y"}, "h": {"command": "z", "cwd": "~/h"}},
+                "general": {"vimMode": True},
+            },
+            ".interlock/settings.json": {"mcpServers": {"n": {"command": "z", "cwd": "~no-such-user/h"}}},
         },
     )
     sub = repository / "sub"
@@ -105,11 +112,15 @@ def test_below_the_root_of_a_trusted_repository_its_servers_count_from_there(
     assert {name: spec.cwd for name, spec in servers(found, sub).items()} == {
         "s": repository,
         "g": repository,
+        "h": Path.home() / "h",
+        "n": sub / "~no-such-user" / "h",
     }
     record_trust_decision(repository, Path.home(), trusted=True)
     assert {s["name"] for s in json.loads(run("mcp", "list", "-C", str(sub), "--json").out)["servers"]} == {
         "s",
         "g",
+        "h",
+        "n",
     }
 
 

@@ -104,6 +104,7 @@ DEEP = "/".join("a" * 60)
             ".",
             ["y/z"],
         ),
+        ({CLAUDE: b'// x\n{"permissions": {"deny": ["Read(*.key)",]}}'}, "a.key b", ".", ["b"]),
         ({CLAUDE: b"{broken"}, "a", ".", ["a"]),
         # Broken lines are skipped as git skips them; no pattern of a project can hold us up.
         ({".gitignore": BROKEN}, "a.log b.tmp c", ".", ["c"]),
@@ -120,7 +121,7 @@ DEEP = "/".join("a" * 60)
             "their top",
             "not brought back",
         ),
-        *("Claude's denials", "Claude's, broken", "broken", "many stars", "deep"),
+        *("Claude's denials", "with comments", "Claude's, broken", "broken", "many stars", "deep"),
     ],
 )
 def test_ignore_files_leave(

@@ -51,7 +51,8 @@ def test_each_entry_counts_or_is_named_with_the_reason(case: dict[str, Any]) -> 
 @pytest.mark.parametrize("case", CASES["calls"], ids=lambda case: str(case["call"]))
 def test_what_becomes_of_a_call(workspace: FolderWorkspace, case: dict[str, Any]) -> None:
     policy = policy_in(workspace, CASES["permissions"])
-    put(workspace.root / "secret" / "a", "x")
+    for name in ("secret/a", "migrations/old"):
+        put(workspace.root / name, "x")
     called = case["call"]
     view = shell(called) if isinstance(called, str) else CallView(id="1", name=called[0], args=called[1])
     risk = TOOLS[view.name].risk if view.name in TOOLS else "execute"
