@@ -161,7 +161,14 @@ class Configuration:
     @_cached_property_tracking_reads
     def rule_places(self) -> RulePlaces:
         """Where its rules are."""
-        return RulePlaces(*self._at, self.is_workspace_trusted, self.sources.admin, self.sources.policies)
+        reads_claude_settings = self.loaded_settings.settings.context.read.permissions
+        return RulePlaces(
+            *self._at,
+            self.is_workspace_trusted,
+            self.sources.admin,
+            self.sources.policies,
+            reads_claude_settings,
+        )
 
     @_cached_property_tracking_reads
     def rules(self) -> LoadedRules:

@@ -40,7 +40,7 @@ from interlock.services.policy.rule_files import list_workspace_rule_files
 from interlock.services.secrets.environment import is_secret_name
 from interlock.state.errors import ConfigError
 from interlock.state.names import LISTING
-from interlock.state.settings import ContextSettings
+from interlock.state.settings import ContextSettings, ReadSettings
 from interlock.state.text import dict_or_empty, estimate_tokens, join_up_to
 
 if TYPE_CHECKING:
@@ -521,14 +521,15 @@ def list_files_shown_for_trust(
         if file.path not in definitions
     ]
     around = _repository_files_needing_trust(root, home)
+    read = (settings or ContextSettings.default()).read
     shown = {file.path for file in needing}
     without = (
         ProjectFile(file, tuple(describe_file_effects(file)))
         for file in _other_agents_files(root)
         if file not in shown and not _is_in_home(file, root, home)
     )
-    files = [*needing, *around, *definitions.values(), *without, *_hiding_files(root), *graphs]
-    notes = _notes_on_settings(root, home)
+    files = [*needing, *around, *definitions.values(), *without, *_hiding_files(root, read), *graphs]
+    notes = [*_notes_on_settings(root, home), *_notes_on_kinds_turned_off(root, read)]
     return [file._replace(runs=(*file.runs, *_notes_about(file.path, notes))) for file in files]
 
 
@@ -539,10 +540,22 @@ def _name_linked_file(file: ProjectFile, described: Path | None, root: Path) -> 
     return file._replace(runs=(f"the same file as {display_path(described, root)}",))
 
 
-def _hiding_files(root: Path) -> Iterator[ProjectFile]:
+def _hiding_files(root: Path, read: ReadSettings) -> Iterator[ProjectFile]:
     """Yield the ignore files of other agents, which count in an untrusted folder, too."""
+    does = "hides files from tools, trusted or not" if read.ignore else _describe_kind_turned_off("ignore")
     for _row, file in find_agent_files("ignore", root):
-        yield ProjectFile(file, ("hides files from tools, trusted or not",))
+        yield ProjectFile(file, (does,))
+
+
+def _notes_on_kinds_turned_off(root: Path, read: ReadSettings) -> Iterator[str]:
+    on = read.model_dump()
+    for kind in _KINDS_OF_SETTINGS:
+        for _row, file in () if on[kind] else find_agent_files(kind, root):
+            yield f"{file}: {_describe_kind_turned_off(kind)}"
+
+
+def _describe_kind_turned_off(kind: AgentFileKind) -> str:
+    return f"{kind}: not used; the setting context.read.{kind} is false"
 
 
 class AgentFileUse(NamedTuple):
@@ -555,22 +568,27 @@ class AgentFileUse(NamedTuple):
     used: bool
 
 
+_KINDS_OF_SETTINGS: tuple[AgentFileKind, ...] = ("servers", "hooks", "permissions", "environment")
 _OTHER_KINDS: tuple[AgentFileKind, ...] = ("servers", "hooks", "permissions", "ignore")
 
 
 def describe_other_agents_files(
-    root: Path, home: Path, *, trusted: bool, servers: Mapping[str, Sequence[str]]
+    root: Path, home: Path, read: ReadSettings, *, trusted: bool, servers: Mapping[str, Sequence[str]]
 ) -> Iterator[AgentFileUse]:
     """Yield a folder's files of servers, hooks, permissions and hidden files that other agents read, used or not.
 
     `servers`: file → its servers that count."""
+    on = read.model_dump()
     for kind in _OTHER_KINDS:
+        off = "" if on[kind] else f"context.read.{kind} is false"
         for _row, file in find_agent_files(kind, root):
             if kind == "ignore":
-                yield AgentFileUse(kind, file, "hides files from tools", used=True)
+                yield AgentFileUse(kind, file, off or "hides files from tools", used=not off)
             elif not _is_in_home(file, root, home) and (text := _summarize_agent_file(kind, file)):
                 counting = servers.get(str(file), ())
-                if not trusted:
+                if off:
+                    yield AgentFileUse(kind, file, off, used=False)
+                elif not trusted:
                     yield AgentFileUse(kind, file, "the folder isn't trusted (interlock trust)", used=False)
                 elif kind != "servers":
                     yield AgentFileUse(kind, file, text, used=not text.startswith("("))

@@ -180,6 +180,16 @@ class ReadSettings(Section):
     """Custom commands, such as .claude/commands."""
     agents: bool = True
     """Sub-agents, such as .claude/agents."""
+    servers: bool = True
+    """MCP servers in other agents' files, such as .mcp.json."""
+    hooks: bool = True
+    """Hooks in Claude Code's settings of a folder."""
+    permissions: bool = True
+    """Permissions in Claude Code's settings of a folder, except `Read(…)` denials."""
+    environment: bool = True
+    """Variables in Claude Code's settings of a folder."""
+    ignore: bool = True
+    """Other agents' ignore files, such as .cursorignore, and Claude Code's `Read(…)` denials."""
 
 
 class ContextSettings(Section):

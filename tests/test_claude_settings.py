@@ -193,6 +193,41 @@ def test_a_repository_sets_other_variables(name: str) -> None:
     assert describe_unused_variable(name, "x") == ""
 
 
+def kinds_that_count(run: Run, folder: Path) -> set[str]:
+    """What counts of the files of other agents in `work`, as runs and `mcp list` show it."""
+    deny = ["Edit(denied)"]
+    claude = settings("PreToolUse", permissions={"deny": deny}, env={"COLOR": "red"})
+    work = tree(
+        folder / "work",
+        {".mcp.json": {"mcpServers": {"s": {"command": "x"}}}, ".cursorignore": "hidden"},
+    )
+    writes = [tools(call("write_file", file_path=name, content="x")) for name in ("denied", "hidden")]
+    _, log = go(run, folder, claude, tools(shell("echo $COLOR > color")), *writes)
+    listed = json.loads(run("mcp", "list", "--json", "--skip-trust").out)["servers"]
+    found = {
+        "servers": bool(listed),
+        "hooks": bool(log),
+        "permissions": not (work / "denied").exists(),
+        "environment": (work / "color").read_text() == "red\n",
+        "ignore": not (work / "hidden").exists(),
+    }
+    return {kind for kind, counts in found.items() if counts}
+
+
+KINDS = {"servers", "hooks", "permissions", "environment", "ignore"}
+
+
+@pytest.mark.parametrize("off", [*sorted(KINDS), "none"])
+def test_only_the_user_turns_a_kind_of_other_agents_files_off(run: Run, tmp_path: Path, off: str) -> None:
+    wish = {"context": {"read": {kind: kind == off for kind in KINDS}}}
+    put(tmp_path / "work/.interlock/settings.json", wish)
+    mine = {"context": {"read": {off: False} if off in KINDS else {}}}
+    put(Path.home() / ".interlock/settings.json", mine)
+    assert kinds_that_count(run, tmp_path) == KINDS - {off}
+    said = run("trust").out + run("doctor").out
+    assert (f"the setting context.read.{off} is false" in said) == (off in KINDS)
+
+
 def test_doctor_has_a_row_for_each_file_of_another_agent_used_or_not(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

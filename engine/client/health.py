@@ -237,8 +237,8 @@ def _check_agents_skills_and_servers(
         text = f"{file}: not used; {why}" if why else f"{file} (interlock diagram main)"
         yield Finding("note" if why else "ok", "processors", abbreviate_home(text))
     trusted = configuration.is_workspace_trusted
-    servers = configuration.loaded_settings.server_files
-    for file in describe_other_agents_files(root, home, trusted=trusted, servers=servers):
+    servers, read = configuration.loaded_settings.server_files, settings.context.read
+    for file in describe_other_agents_files(root, home, read, trusted=trusted, servers=servers):
         text = f"{file.path}: {'' if file.used else 'not used; '}{file.text}"
         yield Finding("ok" if file.used else "note", file.kind, abbreviate_home(text))
     if settings.mcp_servers:

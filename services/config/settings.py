@@ -21,8 +21,8 @@ from interlock.services.files.stamps import path_exists, real_path
 from interlock.state.entry_points import is_part_installed, missing_folder_message
 from interlock.state.errors import ConfigError
 from interlock.state.names import ALIASES, GEMINI_KEYS, TIERS, guess_provider
-from interlock.state.settings import ModelSettings, Settings
-from interlock.state.text import clean_json
+from interlock.state.settings import ModelSettings, ReadSettings, Settings
+from interlock.state.text import clean_json, dict_or_empty
 
 _VARIABLE = re.compile(r"\$(?:([A-Za-z_]\w*)|\{([A-Za-z_]\w*)(?::-([^}]*))?\})")
 _EXPECTED = {
@@ -282,6 +282,8 @@ def load_settings(
     wanted = [*user, *project] if trusted else user
     read = [(file, layer) for file in wanted if (layer := read_settings_file(file, env)) is not None]
     layers = [layer for file, layer in read if file not in project]
+    flags = build_settings_layer(FLAGS, overrides)
+    counts = _read_switches_of_user([*layers, flags])
     warnings: list[str] = []
     notes: list[str] = []
     claudes: list[ClaudeSettings] = []
@@ -290,7 +292,7 @@ def load_settings(
         around = [] if repository in (None, workspace) else [repository]
         ours = [layer for top in around for layer in _repository_server_layers(top, env)]
         claudes = [*_find_claude_settings(workspace, home)]
-        files = [*find_server_files([*around, workspace], workspace, home, env)]
+        files = [*find_server_files([*around, workspace], workspace, home, env)] if counts.servers else []
         for found in files:
             if found.path.name == ".mcp.json":
                 _disable_servers_nobody_chose(found, claudes, notes)
@@ -301,7 +303,7 @@ def load_settings(
         server_files = {layer.source: [*layer.data.get("mcpServers", {})] for layer in own}
     layers += [
         build_settings_layer("environment", _settings_from_environment(env)),
-        build_settings_layer(FLAGS, overrides),
+        flags,
     ]
     defaults = Settings.model_validate({}).model_dump(by_alias=True)
     settings = Settings.model_validate(reduce(_merge_settings, (layer.data for layer in layers), defaults))
@@ -325,36 +327,46 @@ def load_settings(
             *(
                 HookLayer(str(one.path), one.hooks, {}, project=True, is_claudes=True)
                 for one in claudes
-                if one.hooks
+                if one.hooks and counts.hooks
             ),
             *_hook_layers(layers, {str(file) for file in project}),
         ],
         server_files=server_files,
-        project_env={name: value for one in claudes for name, value in one.env.items()},
-        notes=[*notes, *(line for one in claudes for line in _notes_on_claude_settings(one))],
+        project_env={k: v for one in claudes for k, v in one.env.items()} if counts.environment else {},
+        notes=[*notes, *(line for one in claudes for line in _notes_on_claude_settings(one, counts))],
     )
 
 
 FLAGS = "flags"
 """Source of what came with the run."""
-_USERS_OWN = ("general.notify", "start", "telemetry", "store", "fleet")
+_USERS_OWN = (
+    *("general.notify", "start", "telemetry", "store", "fleet"),
+    *(f"context.read.{kind}" for kind in ("servers", "hooks", "permissions", "environment", "ignore")),
+)
 """A project can't choose how the user is notified, what stays running, where records are sent, how long they are kept,
-and what a worker trusts."""
+what a worker trusts, and whether what other agents' files run, allow, deny and hide counts."""
 
 
 def _drop_user_only_keys(layer: SettingsLayer, warnings: list[str]) -> SettingsLayer:
     """Drop these, even of a trusted project."""
-    data = dict(layer.data)
+    data = layer.data
     for key in _USERS_OWN:
-        section, _, name = key.rpartition(".")
-        holder: dict[str, Any] = dict(data.get(section, {})) if section else data
-        if name not in holder:
-            continue
-        warnings.append(f"{layer.source}: {key} counts only in ~/.interlock/settings.json; ignored here.")
-        del holder[name]
-        if section:
-            data[section] = holder
+        *sections, name = key.split(".")
+        if name in reduce(lambda outer, section: dict_or_empty(outer.get(section)), sections, data):
+            warnings.append(f"{layer.source}: {key} counts only in ~/.interlock/settings.json; ignored here.")
+            data = _without_key(data, sections, name)
     return replace(layer, data=data)
+
+
+def _without_key(data: dict[str, Any], sections: Sequence[str], name: str) -> dict[str, Any]:
+    if not sections:
+        return {key: value for key, value in data.items() if key != name}
+    return {**data, sections[0]: _without_key(data[sections[0]], sections[1:], name)}
+
+
+def _read_switches_of_user(layers: Sequence[SettingsLayer]) -> ReadSettings:
+    given = (dict_or_empty(dict_or_empty(layer.data.get("context")).get("read")) for layer in layers)
+    return ReadSettings.model_validate(reduce(_merge_settings, given, {}))
 
 
 def _layer_warnings(layer: SettingsLayer) -> Iterator[str]:
@@ -420,9 +432,10 @@ def _find_claude_settings(workspace: Path, home: Path) -> Iterator[ClaudeSetting
             yield found
 
 
-def _notes_on_claude_settings(found: ClaudeSettings) -> Iterator[str]:
+def _notes_on_claude_settings(found: ClaudeSettings, counts: ReadSettings) -> Iterator[str]:
     if found.problem:
-        yield f"{found.path}: {found.problem}; none of it counts, and everything asks."
+        asks = ", and everything asks" if counts.permissions else ""
+        yield f"{found.path}: {found.problem}; none of it counts{asks}."
     yield from (f"{found.path}: env.{name} doesn't count: {why}." for name, why in found.unused_env.items())
 
 

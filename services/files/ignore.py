@@ -117,15 +117,23 @@ class IgnoreRules:
     Claude Code's `Read(…)` denials hide, of the root and of the repository around it."""
 
     def __init__(
-        self, root: Path, *, git: bool = True, agent: bool = True, custom: Sequence[Path] = ()
+        self,
+        root: Path,
+        *,
+        git: bool = True,
+        agent: bool = True,
+        hiding: bool = True,
+        custom: Sequence[Path] = (),
     ) -> None:
+        """`agent`: whether the user's and other agents' files count; `hiding`: whether those of `HIDING_FILES` and
+        Claude Code's denials do."""
         self._root = str(root)
         above = [str(d) for d in (root, *root.parents)]
         self._repositories = [(top, f"{_with_trailing_slash(top)}.git") for top in above]
         self._tops = self._repositories if git else []
         self._agent_files = [str(root / name) for name in AGENT_FILES] if agent else []
         self._agent_files += [str(path) for path in custom]
-        self._hides = agent
+        self._hides = agent and hiding
         self._seen: dict[str, tuple[tuple[int, int], tuple[IgnorePattern, ...]]] = {}
 
     def gitignore_layers(self, directory: str) -> list[Layer]:

@@ -56,6 +56,7 @@ class FolderWorkspace:
         *,
         git_ignore: bool = True,
         agent_ignore: bool = True,
+        hiding_files: bool = True,
         custom_ignore: Sequence[Path] = (),
         outputs: Path | None = None,
         protected: ProtectedPaths | None = None,
@@ -79,7 +80,13 @@ class FolderWorkspace:
         self._anchors = {d: HeldDirectory(d) for d in self._roots}
         custom = [self.root / path for path in custom_ignore]
         self._rules = {
-            d: IgnoreRules(d, git=git_ignore, agent=agent_ignore, custom=custom if d == self.root else ())
+            d: IgnoreRules(
+                d,
+                git=git_ignore,
+                agent=agent_ignore,
+                hiding=hiding_files,
+                custom=custom if d == self.root else (),
+            )
             for d in self._roots
         }
 
@@ -463,6 +470,7 @@ def open_workspace(
         included,
         git_ignore=filtering.respect_git_ignore,
         agent_ignore=filtering.respect_gemini_ignore,
+        hiding_files=settings.context.read.ignore,
         custom_ignore=[Path(name) for name in filtering.custom_ignore_files],
         outputs=outputs,
         protected=protected,

@@ -110,7 +110,8 @@ def call_paths(call: CallView, workspace: Workspace) -> tuple[str, ...]:
     except PathRefused:
         return ()
     written = [os.path.normpath(one) for one in named]
-    return tuple(dict.fromkeys((*written, *map(os.path.realpath, (*written, *named)))))
+    real = [os.path.realpath(one) for one in (*written, *map(str, named))]
+    return tuple(dict.fromkeys((*written, *real)))
 
 
 def call_hosts(call: CallView) -> tuple[str, ...]:

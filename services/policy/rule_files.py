@@ -309,6 +309,8 @@ class RulePlaces:
     admin: Sequence[Path] = ADMIN_FOLDERS
     named: Sequence[Path] = ()
     """Files of `--policy`: the user's tier."""
+    reads_claude_settings: bool = True
+    """Whether permissions in Claude Code's settings of a trusted workspace count."""
 
 
 def list_rule_files(places: RulePlaces) -> list[tuple[Path, int]]:
@@ -320,14 +322,15 @@ def list_rule_files(places: RulePlaces) -> list[tuple[Path, int]]:
         (USER, (places.home / name / _RULES for name in FOLDERS)),
         (ADMIN, places.admin),
     )
-    theirs = [(file, WORKSPACE) for file in list_claude_settings(places.root, places.home) if places.trusted]
+    reads_theirs = places.trusted and places.reads_claude_settings
+    theirs = list_claude_settings(places.root, places.home) if reads_theirs else []
     found = [
         (file, tier)
         for tier, folders in tiers
         for f in folders
         for file in _list_entries_or_folder(f, _SUFFIX)
     ]
-    return [*theirs, *found, *((file, USER) for file in places.named)]
+    return [*((file, WORKSPACE) for file in theirs), *found, *((file, USER) for file in places.named)]
 
 
 def list_workspace_rule_files(root: Path, home: Path) -> list[Path]:
