@@ -219,7 +219,7 @@ def _read_object(file: Path) -> dict[str, Any]:
     text = read_file(file).decode("utf-8-sig")
     if file.suffix == ".toml":
         return _parse_toml(text)
-    data = parse_json_with_comments(text) if text.strip() else {}
+    data: object = parse_json_with_comments(text) if text.strip() else {}
     if not isinstance(data, dict):
         raise ValueError("expected an object")
     return cast("dict[str, Any]", data)

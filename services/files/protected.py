@@ -272,7 +272,7 @@ class ProtectedPaths:
         status = _stat_or_none(path)
         if status is None or status.st_nlink == 1 or not stat.S_ISREG(status.st_mode):
             return None
-        return self.open_link_index(roots).find_hard_link(path)
+        return self.open_link_index(roots).find_hard_link(path, status)
 
 
 def _fold_path(path: Path) -> str:

@@ -9,6 +9,7 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from threading import Lock
 from typing import NamedTuple
@@ -96,25 +97,27 @@ class ProtectedLinkIndex:
             self._next_check = max(self._next_check, ended + _REST * (ended - began))
             return self._targets
 
-    def find_hard_link(self, file: Path) -> Protection | None:
+    def find_hard_link(self, file: Path, status: os.stat_result) -> Protection | None:
         """Return why a file with several links is protected: another of its names is, or lies below one that is."""
         self.find_targets()
-        status = os.stat(file)  # noqa: PTH116 - as below
-        for folder in [*self._listings]:
-            what = self._inside.get(folder)
+        with self._lock:
+            folders = [(folder, self._inside.get(folder)) for folder in self._listings]
+        for folder, what in folders:
             for entry in _scan_or_nothing(folder):
-                if (
-                    entry.inode() == status.st_ino
-                    and (why := what or self._find_kind(entry.name))
-                    and os.path.samestat(entry.stat(follow_symlinks=False), status)
-                ):
-                    return Protection(file.name, f"{why}; the same file as {self._display_path(entry.path)}")
+                if entry.inode() != status.st_ino or not (why := what or self._find_kind(entry.name)):
+                    continue
+                with suppress(OSError):  # gone meanwhile
+                    if os.path.samestat(entry.stat(follow_symlinks=False), status):
+                        same = self._display_path(entry.path)
+                        return Protection(file.name, f"{why}; the same file as {same}")
         return None
 
     def iterate_files_inside(self) -> Iterator[os.DirEntry[str]]:
         """Yield the entries of folders below protected names."""
         self.find_targets()
-        for folder in [*self._inside]:
+        with self._lock:
+            folders = [*self._inside]
+        for folder in folders:
             yield from _scan_or_nothing(folder)
 
     def _is_current(self) -> bool:
