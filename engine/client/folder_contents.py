@@ -5,8 +5,9 @@ from pathlib import Path
 from typing import Any
 
 from interlock.engine.client import load_folder_settings
+from interlock.engine.driver.run_rules import load_run_instructions
 from interlock.services.configuration import load_default_configuration
-from interlock.services.context.memory import MemoryFile, find_git_root, load_all_memory_files
+from interlock.services.context.memory import MemoryFile, find_git_root
 from interlock.services.files.disk import make_directories_durably, read_file, read_text_file
 from interlock.services.files.filesystem import replace_private_file_holding_lock
 from interlock.state.errors import UserError
@@ -17,13 +18,7 @@ from interlock.tools.save_memory import add_fact_to_text
 
 def load_memory_files(root: Path) -> list[MemoryFile]:
     """Return the memory files that apply in a folder, the nearest last."""
-    configuration = load_default_configuration(root)
-    return load_all_memory_files(
-        roots=[root],
-        home=Path.home(),
-        names=configuration.loaded_settings.settings.context.chosen_file_names,
-        trusted=configuration.is_workspace_trusted,
-    )
+    return load_run_instructions(load_default_configuration(root)).used_memory()
 
 
 def add_memory_line(root: Path, text: str, *, for_all_folders: bool) -> tuple[Path, bool]:
