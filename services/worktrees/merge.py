@@ -51,7 +51,9 @@ def merge_worktree(
     if done.returncode:
         conflicts: list[str] = []
         if find_commit(top, "MERGE_HEAD", env):
-            conflicts = read_git_list(top, "diff", "--name-only", "--diff-filter=U", "-z", env=env)
+            conflicts = read_git_list(
+                top, "diff", "--name-only", "--diff-filter=U", "--ignore-submodules=dirty", "-z", env=env
+            )
             run_git(top, "merge", "--abort", env=env)
         if conflicts:
             raise UserError(

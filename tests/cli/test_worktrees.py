@@ -404,8 +404,11 @@ def test_a_list_looks_into_no_submodule_of_an_untrusted_repository(run: Run, wor
     place = work.parent / "beside"
     git(work, "worktree", "add", "-q", str(place))
     git(place, "init", "-q", "lib")
-    git(place / "lib", "commit", "-q", "--allow-empty", "-m", "lib")
+    tree(place / "lib", {".gitattributes": "* filter=evil\n", "lib.c": "int x;\n"})
+    git(place / "lib", "add", ".")
+    git(place / "lib", "commit", "-qm", "lib")
     subprocess.run([*GIT, "-C", str(place), "add", "lib"], check=True, capture_output=True)
-    git(place / "lib", "config", "core.fsmonitor", f"touch {work.parent}/ran; false")
+    git(place / "lib", "config", "filter.evil.clean", f"touch {work.parent}/ran; cat")
+    put(place / "lib/lib.c", "int y;\n")
     assert run("worktrees").code == 0
     assert not (work.parent / "ran").exists()
