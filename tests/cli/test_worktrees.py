@@ -12,7 +12,7 @@ from scripted import says
 
 from interlock.engine.options import Options
 from interlock.engine.worktrees import enter_worktree
-from interlock.services.trust import is_trusted, record_trust_decision
+from interlock.services.trust.decisions import is_trusted, record_trust_decision
 from interlock.state.errors import UserError
 
 WRITES = [says("write_file", file_path="new.txt", content="made\n"), {"text": "done"}]
