@@ -20,7 +20,7 @@ from interlock.engine.driver.run_config import load_run_configuration
 from interlock.engine.travel.replay import replay_run
 from interlock.services.context.definition_files import list_within_budget
 from interlock.services.context.definitions import list_definition_uses
-from interlock.services.trust import record_trust_decision
+from interlock.services.trust.decisions import record_trust_decision
 
 FRONT = "---\nname: {name}\ndescription: How releases are made.\n---\nBump {name}, then tag.\n"
 
