@@ -32,7 +32,7 @@ from interlock.graphs.langgraph_internals import is_langgraph_graph
 from interlock.graphs.pipeline import Pipeline
 from interlock.services.config.settings import project_settings_paths
 from interlock.services.process.stdout import redirect_prints_to_stderr
-from interlock.services.trust import ProjectFile, display_path, ignored_files_warning
+from interlock.services.trust.project_files import ProjectFile, display_path, ignored_files_warning
 from interlock.state.entry_points import EntryPoint, find_entry_points
 from interlock.state.errors import (
     THEIR_ERRORS,

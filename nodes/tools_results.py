@@ -59,9 +59,9 @@ _GIVEN_CALLS = ("tools", "edit")
 
 def _is_placed_by_program(transcript: Transcript, record: str) -> bool:
     """Whether a node of a workflow made the calls of a message (`place_calls`)."""
-    before = transcript.record_ids(record, 2)[:-1]
+    before = [transcript.read_message(one) for one in transcript.record_ids(record, 2)[:-1]]
     opening = load_prompt("run/placed_calls").render()
-    return any(transcript.read_message(one).text.startswith(opening) for one in before)
+    return any(message.origin == "context" and message.text.startswith(opening) for message in before)
 
 
 EXECUTED = tuple(

@@ -26,7 +26,8 @@ from interlock.services.policy.rule_files import (
     parse_rule_files,
     read_rule_files,
 )
-from interlock.services.trust import ignored_files_warning, is_trusted, list_files_needing_trust
+from interlock.services.trust.decisions import is_trusted
+from interlock.services.trust.project_files import ignored_files_warning, list_files_needing_trust
 
 if TYPE_CHECKING:
     from interlock.services.context.definition_files import Folders, Loaded

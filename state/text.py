@@ -160,6 +160,11 @@ def dict_or_empty(value: object) -> dict[str, Any]:
     return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 
+def list_or_empty(value: object) -> list[Any]:
+    """As `dict_or_empty`, of a list."""
+    return cast("list[Any]", value) if isinstance(value, list) else []
+
+
 def clean_json(value: object) -> object:
     """Convert to what msgpack and SQLite can store: clean strings, 64-bit integers, string keys, finite floats."""
     if isinstance(value, str):

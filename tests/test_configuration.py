@@ -20,7 +20,7 @@ from interlock.services.context.workspace_context import PromptFlags, WorkspaceC
 from interlock.services.files import stamps
 from interlock.services.files.agent_files import find_agent_files
 from interlock.services.policy.rule_files import RuleText
-from interlock.services.trust import is_trusted, record_trust_decision
+from interlock.services.trust.decisions import is_trusted, record_trust_decision
 from interlock.state.deps import RunInfo
 
 RULE = '[[rule]]\ntoolName = "{}"\ndecision = "deny"\npriority = 900\n'

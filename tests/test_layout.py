@@ -100,7 +100,8 @@ FROM_CLI = {
 FROM_BELOW = {
     "cli": {
         *("graphs.pipeline", "prompts", "tools", "tools.table"),
-        *("services.config.formats", "services.config.settings", "services.configuration", "services.trust"),
+        *("services.config.formats", "services.config.settings", "services.configuration"),
+        "services.trust.decisions",
         *("services.files.disk", "services.files.filesystem", "services.files.workspace"),
         *("services.context.memory", "services.hooks.hook_settings", "services.mcp"),
         *("services.models.facts", "services.models.names"),

@@ -20,7 +20,7 @@ from interlock.engine.driver.run_config import load_run_configuration
 from interlock.engine.travel.replay import replay_run
 from interlock.services.context.definition_files import list_within_budget
 from interlock.services.context.definitions import list_definition_uses
-from interlock.services.trust import record_trust_decision
+from interlock.services.trust.decisions import record_trust_decision
 
 FRONT = "---\nname: {name}\ndescription: How releases are made.\n---\nBump {name}, then tag.\n"
 
@@ -77,6 +77,15 @@ def test_its_instructions_and_files_are_read_when_the_model_asks(place: Place) -
     for bad in ("../../../settings.json", "out", "/etc/hosts", "gone.md", "refs"):
         answer = read(place, {"name": "mine", "file": bad})
         assert (answer["status"], "can't be read" in answer["error"]["message"]) == ("error", True), bad
+
+
+def test_a_skills_file_may_be_a_link_in_its_repository(place: Place) -> None:
+    file = put(place.work / "docs/deploy.md", FRONT.format(name="deploy"))
+    folder = place.work / ".claude/skills/deploy"
+    put(folder / "!`touch bad`.md", "")
+    (folder / "SKILL.md").symlink_to(file)
+    told = read(place, {"name": "deploy"}, skip_trust=True)["content"]
+    assert told.startswith("Bump deploy") and "!`touch bad`.md]" in told and "run them" not in told
 
 
 def test_an_untrusted_projects_skill_cannot_be_read(place: Place) -> None:

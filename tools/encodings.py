@@ -116,39 +116,17 @@ def decode_bytes(data: bytes, conventions: FileConventions, file_name: str) -> D
     """Return a file's text and encoding; None: it isn't text."""
     for mark, codec in _MARKS:
         if data.startswith(mark):
-            return _decode_marked(data[len(mark) :], mark, codec)
+            return _decode_with_mark(data[len(mark) :], mark, codec)
     dropped: list[str] = []
-    declared = find_declared_encoding(data, file_name)
-    if wide := next((codec for start, codec in _WIDE_XML if data.startswith(start)), None):
-        declared = (wide, "its XML declaration")
-    git = (conventions.working_tree_encoding, ".gitattributes")
-    if found := _first_that_decodes(data, [*([declared] if declared else []), git], dropped):
-        return found
-    if b"\0" in data or data.startswith(b"%PDF-"):
-        return None
-    said = [(conventions.confirmed_encoding, "files.encodings"), (conventions.charset, ".editorconfig")]
-    if data.isascii():
-        found = _first_that_decodes(data, said, dropped)
-        return found or Decoded(data.decode(), Encoding(dropped=_join(dropped)))
-    try:
-        return Decoded(data.decode(), Encoding(dropped=_join(dropped)))
-    except UnicodeDecodeError:
-        pass
-    sample = data[:_SNIFFED]
-    if sum(1 for byte in sample if byte in _CONTROLS) > len(sample) * _MOST_CONTROLS:
-        return None
-    found = _decode_damaged_utf8(data) or _first_that_decodes(data, said, dropped) or _decode_guessing(data)
-    return replace(found, encoding=replace(found.encoding, dropped=_join(dropped)))
+    found = _decode_without_mark(data, conventions, file_name, dropped)
+    return found and replace(found, encoding=replace(found.encoding, dropped="; ".join(dropped)))
 
 
-def _join(dropped: list[str]) -> str:
-    return "; ".join(dropped)
-
-
-def _decode_marked(body: bytes, mark: bytes, codec: str) -> Decoded | None:
+def _decode_with_mark(body: bytes, mark: bytes, codec: str) -> Decoded | None:
+    """Return the text after a byte order mark; None: it isn't text."""
     if codec == "utf-8":
-        found = _decode_strictly(body, codec, "its byte order mark")
-        return replace(found or _escape_bad_bytes(body), mark=mark)
+        found = None if b"\0" in body else _decode_if_valid(body, codec, "") or _decode_escaping_bytes(body)
+        return found and replace(found, mark=mark)
     for errors in ("strict", "surrogatepass"):
         with suppress(UnicodeDecodeError):
             raw = body.decode(codec, errors)
@@ -157,9 +135,32 @@ def _decode_marked(body: bytes, mark: bytes, codec: str) -> Decoded | None:
     return None
 
 
-def _first_that_decodes(data: bytes, said: list[tuple[str, str]], dropped: list[str]) -> Decoded | None:
-    """Return the text by the first encoding that the bytes allow. Append those that they contradict to `dropped`."""
-    for name, source in said:
+def _decode_without_mark(
+    data: bytes, conventions: FileConventions, file_name: str, dropped: list[str]
+) -> Decoded | None:
+    """Return the text of a file that has no byte order mark; None: it isn't text. Append to `dropped`."""
+    declared = find_declared_encoding(data, file_name)
+    if wide := next((codec for start, codec in _WIDE_XML if data.startswith(start)), None):
+        declared = (wide, "its XML declaration")
+    git = (conventions.working_tree_encoding, ".gitattributes")
+    if found := _decode_as_named(data, [*([declared] if declared else []), git], dropped):
+        return found
+    if b"\0" in data or data.startswith(b"%PDF-"):
+        return None
+    named = [(conventions.confirmed_encoding, "files.encodings"), (conventions.charset, ".editorconfig")]
+    if data.isascii():
+        return _decode_as_named(data, named, dropped) or Decoded(data.decode(), Encoding())
+    if found := _decode_if_valid(data, "utf-8", ""):
+        return found
+    sample = data[:_SNIFFED]
+    if sum(1 for byte in sample if byte in _CONTROLS) > len(sample) * _MOST_CONTROLS:
+        return None
+    return _decode_damaged_utf8(data) or _decode_as_named(data, named, dropped) or _decode_by_guess(data)
+
+
+def _decode_as_named(data: bytes, named: list[tuple[str, str]], dropped: list[str]) -> Decoded | None:
+    """Return the text by the first of these encodings that the bytes allow. Append those that they contradict."""
+    for name, source in named:
         if not name:
             continue
         codec = find_text_codec(name)
@@ -167,7 +168,7 @@ def _first_that_decodes(data: bytes, said: list[tuple[str, str]], dropped: list[
             if (
                 one
                 and (b"\0" in data) == one.startswith(("utf-16", "utf-32"))
-                and (found := _decode_strictly(data, one, source))
+                and (found := _decode_if_valid(data, one, source))
             ):
                 return found
         why = "which its bytes contradict" if codec else "which is unknown"
@@ -175,7 +176,8 @@ def _first_that_decodes(data: bytes, said: list[tuple[str, str]], dropped: list[
     return None
 
 
-def _decode_strictly(data: bytes, codec: str, source: str) -> Decoded | None:
+def _decode_if_valid(data: bytes, codec: str, source: str) -> Decoded | None:
+    """Return the text by one encoding; None: the bytes contradict it, or hold NUL."""
     try:
         raw = data.decode(codec)
         lossless = codec == "utf-8" or raw.encode(codec) == data
@@ -191,23 +193,25 @@ def _decode_damaged_utf8(data: bytes) -> Decoded | None:
     good = len(_MULTIBYTE.findall(data))
     if not good:
         return None
-    found = _escape_bad_bytes(data)
+    found = _decode_escaping_bytes(data)
     return found if sum("\udc80" <= sign <= "\udcff" for sign in found.raw) <= good else None
 
 
-def _escape_bad_bytes(data: bytes) -> Decoded:
+def _decode_escaping_bytes(data: bytes) -> Decoded:
+    """Return UTF-8 text with a surrogate for each byte that isn't UTF-8."""
     return Decoded(data.decode(errors="surrogateescape"), Encoding(errors="surrogateescape"))
 
 
-def _decode_guessing(data: bytes) -> Decoded:
-    for codec in _guess_codecs(data):
-        if (found := _decode_strictly(data, codec, "a guess from its bytes")) is not None:
+def _decode_by_guess(data: bytes) -> Decoded:
+    """Return the text by the likeliest encoding that the bytes allow."""
+    for codec in _iterate_likely_codecs(data):
+        if (found := _decode_if_valid(data, codec, "a guess from its bytes")) is not None:
             return replace(found, encoding=replace(found.encoding, is_guess=True))
     guessed = Encoding("iso8859-1", "a guess from its bytes", is_guess=True)
     return Decoded(data.decode("latin-1"), guessed)
 
 
-def _guess_codecs(data: bytes) -> Iterator[str]:
+def _iterate_likely_codecs(data: bytes) -> Iterator[str]:
     """Yield encodings that the bytes may be in, the likeliest first."""
     from chardet import detect_all
     from chardet.enums import EncodingEra

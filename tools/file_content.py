@@ -8,6 +8,7 @@ import mimetypes
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -36,7 +37,8 @@ class TextNotWritable(ValueError):  # noqa: N818 - a refusal, not a fault
 class TextFile:
     """A decoded file. `raw` has the original line endings, without the BOM; bytes that can't be decoded are surrogates.
 
-    Kept characters keep their bytes, whatever becomes of others.
+    Kept characters keep their bytes, whatever becomes of others. Only of equal neighbours with different bytes can
+    the other one stay.
     """
 
     raw: str
@@ -72,10 +74,13 @@ class TextFile:
             why = f"has bytes that aren't text, shown as {_PLACEHOLDER!r}; leave those where they are, and write none."
             raise TextNotWritable("not_text", why)
         pieces = self._encode_text(raw) if self.encoding.is_plain else b"".join(self._encode_pieces(raw))
-        if self.decode(self.mark + pieces) != raw:
-            why = "would have other characters where the change ends; change whole lines."
-            raise TextNotWritable("not_text", why)
-        return self.mark + pieces
+        with suppress(
+            UnicodeDecodeError
+        ):  # of an encoding in which characters depend on what stands before them
+            if self.decode(self.mark + pieces) == raw:
+                return self.mark + pieces
+        why = "would have other characters around the change; change whole lines, or use a command."
+        raise TextNotWritable("not_text", why)
 
     def decode(self, data: bytes) -> str:
         """Decode other bytes of this file, with its BOM."""
@@ -89,7 +94,7 @@ class TextFile:
                 yield self._kept_bytes(start, end)
             elif self.encoding.is_guess and not new.isascii():
                 sign = next(sign for sign in new if not sign.isascii())
-                raise TextNotWritable("encoding_guessed", _guessed_encoding_reason(self, sign))
+                raise TextNotWritable("encoding_guessed", _explain_guessed_encoding(self, sign))
             else:
                 yield self._encode_text(new)
 
@@ -114,6 +119,7 @@ class TextFile:
         offsets, decoder = array("Q", [0]), codecs.getincrementaldecoder(self.encoding.codec)()
         for end in range(1, len(self.body) + 1):
             offsets.extend([end] * len(decoder.decode(self.body[end - 1 : end])))
+        offsets[-1] = len(self.body)  # bytes at the end that are no character, such as an escape sequence
         return offsets
 
     def convert_line_endings(self, text: str) -> str:
@@ -170,7 +176,7 @@ def alike_files_pattern(name: str) -> str:
     return f"*{suffix}" if suffix else last
 
 
-def _guessed_encoding_reason(file: TextFile, sign: str) -> str:
+def _explain_guessed_encoding(file: TextFile, sign: str) -> str:
     """Return why new text isn't written; the sentence begins with the file."""
     codec, source = file.encoding.codec, file.encoding.source
     confirmed = json.dumps({alike_files_pattern(file.name): codec})

@@ -20,14 +20,14 @@ def describe_new_problem(path: str, before: bytes | None, after: bytes) -> str:
     find = _FINDERS.get(PurePath(path).suffix.lower())
     if find is None or before == after or len(after) > _LARGEST or not after.strip():
         return ""
-    if (problem := _find(find, after)) is None:
+    if not (problem := _find_problem(find, after)):
         return ""
-    if before is not None and before.strip() and (len(before) > _LARGEST or _find(find, before) is not None):
+    if before and before.strip() and (len(before) > _LARGEST or _find_problem(find, before)):
         return ""
     return f"The file doesn't parse now: {problem}"
 
 
-def _find(find: Callable[[bytes], str | None], data: bytes) -> str | None:
+def _find_problem(find: Callable[[bytes], str | None], data: bytes) -> str | None:
     try:
         return find(data)
     except (RecursionError, MemoryError):  # nested too deeply for the parser, which says nothing of the file
@@ -48,11 +48,11 @@ def _find_python_problem(data: bytes) -> str | None:
 
 
 def _find_json_problem(data: bytes) -> str | None:
-    if b"//" in data or b"/*" in data:  # comments are common where programs allow them
-        return None
     try:
         json.loads(data)
     except json.JSONDecodeError as error:
+        if error.doc.startswith(("//", "/*"), error.pos):  # a comment: many programs allow them
+            return None
         return f"line {error.lineno}, column {error.colno}: {error.msg}."
     except ValueError as error:
         return f"{error}."

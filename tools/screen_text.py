@@ -23,6 +23,10 @@ _UNFINISHED = re.compile(r"\x1b(?:\[[0-?]*[ -/]*|[\]PX^_][^\x07\x1b]*\x1b?|[ -/]
 _LONGEST_SEQUENCE = 4096
 _HEIGHT = 200
 """Lines above the newest that a program may still change; taller than anybody's terminal."""
+_WIDTH = 1000
+"""Columns to which the cursor may be moved past a line's end: else some bytes would make a line of megabytes."""
+_LONGEST_NUMBER = 6
+"""Digits; Python refuses to read thousands of them."""
 _LONGEST_LINE = 100_000
 _ODD = re.compile("[\x00\udc80-\udcff]")
 """Bytes that aren't UTF-8, and NUL."""
@@ -74,7 +78,7 @@ class ScreenText:
     def finish(self) -> str:
         """Return all that is left."""
         if self._behind:
-            self._leave_alternate_screen()
+            self._restore_screen_behind()
         lines, self._lines = self._lines, [""]
         shown = "".join(self._format_line(f"{line}\n") for line in lines[:-1]) + self._format_line(lines[-1])
         return shown + self._note_of_left_out_lines()
@@ -125,6 +129,7 @@ class ScreenText:
 
     def _write(self, text: str) -> None:
         line = self._lines[self._row]
+        self._column = min(self._column, max(len(line), _WIDTH))
         end = self._column + len(text)
         self._lines[self._row] = line[: self._column].ljust(self._column) + text + line[end:]
         self._column = end
@@ -143,10 +148,10 @@ class ScreenText:
         elif escape == "M":
             self._move_to(self._row - 1, self._column)
         elif escape == "c":
-            self._clear_screen()
+            self._erase_drawn_lines()
 
     def _apply_control_sequence(self, numbers: str, final: str) -> None:
-        given = [min(int(part), _LONGEST_LINE) if part.isdecimal() else 0 for part in numbers.split(";")]
+        given = [int(part[:_LONGEST_NUMBER]) if part.isdecimal() else 0 for part in numbers.split(";")]
         count = max(1, given[0])
         line, column = self._lines[self._row], self._column
         match final:
@@ -168,7 +173,7 @@ class ScreenText:
                 self._lines[self._row] = line[:column]
                 del self._lines[self._row + 1 :]
             case "J" if given[0] > 1:
-                self._clear_screen()
+                self._erase_drawn_lines()
             case "K":
                 kept = "" if given[0] == 2 else line[:column] if given[0] == 0 else ""
                 tail = line[column + 1 :] if given[0] == 1 else ""
@@ -186,11 +191,11 @@ class ScreenText:
                 self._behind = self._lines, self._row, self._column
                 self._lines, self._row, self._column = [""], 0, 0
             case "l" if numbers in _ALTERNATE and self._behind:
-                self._leave_alternate_screen()
+                self._restore_screen_behind()
             case _:
                 pass
 
-    def _clear_screen(self) -> None:
+    def _erase_drawn_lines(self) -> None:
         """Clear what was drawn since the screen was cleared before. What the first one would clear stays."""
         if self._behind:
             self._lines, self._row = [""], 0
@@ -202,7 +207,7 @@ class ScreenText:
         self._lines = self._lines or [""]
         self._move_to(self._origin, self._column)
 
-    def _leave_alternate_screen(self) -> None:
+    def _restore_screen_behind(self) -> None:
         if self._behind:
             self._lines, self._row, self._column = self._behind
             self._behind = None

@@ -14,12 +14,12 @@ from interlock.cli.render.output import (
     result_paint,
     to_one_line,
 )
-from interlock.state.errors import InterlockError, UserError
+from interlock.state.errors import UserError
 from interlock.state.text import estimate_tokens, make_visible
 
 if TYPE_CHECKING:
-    from interlock.services.trust import ProjectFile, TrustDecision
-    from interlock.state.settings import ContextSettings
+    from interlock.engine.client.folder_contents import ProjectFile
+    from interlock.services.trust.decisions import TrustDecision
 
 
 @declare_arguments(
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     Parser.add_json_flag,
 )
 def trust(args: Args) -> int | None:
-    from interlock.services.trust import (
+    from interlock.engine.client.folder_contents import list_files_to_trust
+    from interlock.services.trust.decisions import (
         find_trust_decision,
-        list_files_shown_for_trust,
         read_trust_decisions,
         record_trust_decision,
     )
@@ -44,7 +44,7 @@ def trust(args: Args) -> int | None:
         return None
     root = _folder_to_trust(args)
     known = find_trust_decision(root, home)
-    files = list_files_shown_for_trust(root, home, _settings_of_memory_files(root))
+    files = list_files_to_trust(root)
     wanted = not args.untrust
     same = known is not None and known.trusted == wanted
     if not args.json:
@@ -58,16 +58,6 @@ def trust(args: Args) -> int | None:
     if not args.json or trusted != wanted:
         _report_trust(root, known, wanted)
     return 0 if trusted == wanted or not wanted else 1
-
-
-def _settings_of_memory_files(root: Path) -> "ContextSettings | None":
-    """Return what the settings that would count say of them; None: they can't be read, which the list of files says."""
-    from interlock.services.configuration import load_default_configuration
-
-    try:
-        return load_default_configuration(root, trusted=True).loaded_settings.settings.context
-    except InterlockError:
-        return None
 
 
 def _folder_to_trust(args: Args) -> Path:
@@ -84,22 +74,20 @@ def _confirm_trust(root: Path) -> bool:
 
 
 def _show_files_needing_trust(root: Path, files: "list[ProjectFile]") -> None:
-    from interlock.services.trust import display_path
-
     paint = result_paint()
     if not files:
         paint.print_line(f"{abbreviate_home(str(root))} contains nothing that needs trust.")
         return
     paint.print_line(f"{abbreviate_home(str(root))} contains:")
     for file in files:
-        paint.print_line(f"  {paint(to_one_line(display_path(file.path, root)), 'bold')}")
+        paint.print_line(f"  {paint(to_one_line(file.display_path(root)), 'bold')}")
         for line in file.runs:
             paint.print_line(f"    {to_one_line(line)}")
 
 
 def _report_trust(root: Path, decision: "TrustDecision | None", should_trust: bool) -> None:
     """Print the current trust, and what to do if it isn't what was wanted."""
-    from interlock.services.trust import TRUST_FILE
+    from interlock.services.trust.decisions import TRUST_FILE
 
     by = f", by {abbreviate_home(str(decision.source))}" if decision else ""
     trusted = decision is not None and decision.trusted

@@ -5,11 +5,13 @@ from pathlib import Path
 from typing import Any
 
 from interlock.engine.client import load_folder_settings
+from interlock.engine.driver.run_rules import load_run_instructions
 from interlock.services.configuration import load_default_configuration
-from interlock.services.context.memory import MemoryFile, find_git_root, load_all_memory_files
+from interlock.services.context.memory import MemoryFile, find_git_root
 from interlock.services.files.disk import make_directories_durably, read_file, read_text_file
 from interlock.services.files.filesystem import replace_private_file_holding_lock
-from interlock.state.errors import UserError
+from interlock.services.trust.project_files import ProjectFile, list_files_shown_for_trust
+from interlock.state.errors import InterlockError, UserError
 from interlock.state.settings import Settings
 from interlock.state.text import replace_surrogates
 from interlock.tools.save_memory import add_fact_to_text
@@ -17,13 +19,16 @@ from interlock.tools.save_memory import add_fact_to_text
 
 def load_memory_files(root: Path) -> list[MemoryFile]:
     """Return the memory files that apply in a folder, the nearest last."""
-    configuration = load_default_configuration(root)
-    return load_all_memory_files(
-        roots=[root],
-        home=Path.home(),
-        names=configuration.loaded_settings.settings.context.chosen_file_names,
-        trusted=configuration.is_workspace_trusted,
-    )
+    return load_run_instructions(load_default_configuration(root)).used_memory()
+
+
+def list_files_to_trust(root: Path) -> list[ProjectFile]:
+    """Return what a person sees before the folder is trusted, with what each file would do."""
+    try:
+        settings = load_default_configuration(root, trusted=True).loaded_settings.settings.context
+    except InterlockError:  # the row of the file says so
+        settings = None
+    return list_files_shown_for_trust(root, Path.home(), settings)
 
 
 def add_memory_line(root: Path, text: str, *, for_all_folders: bool) -> tuple[Path, bool]:

@@ -224,7 +224,7 @@ def _check_agents_skills_and_servers(
     configuration: "Configuration", settings: "Settings"
 ) -> Iterator[Finding]:
     from interlock.services.context.definitions import list_definition_uses, list_nested_skill_uses
-    from interlock.services.trust import describe_other_agents_files
+    from interlock.services.trust.project_files import describe_other_agents_files
 
     root, home = configuration.sources.root, configuration.sources.home
     nested = list_nested_skill_uses(root) if configuration.is_workspace_trusted else ()

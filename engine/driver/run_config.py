@@ -41,12 +41,8 @@ from interlock.services.secrets.environment import (
     tool_environment,
 )
 from interlock.services.secrets.redaction import Redactor, count_redaction_marks
-from interlock.services.trust import (
-    display_path,
-    list_files_needing_trust,
-    record_and_report_more_memory,
-    record_and_report_new_hooks,
-)
+from interlock.services.trust.first_reports import record_and_report_more_memory, record_and_report_new_hooks
+from interlock.services.trust.project_files import display_path, list_files_needing_trust
 from interlock.state.errors import CredentialsError, InputError, UntrustedError, UserError
 from interlock.state.run import HookEvent, Limits, WorkflowInput
 from interlock.state.settings import Settings

@@ -35,7 +35,7 @@ def read_conventions(
     return FileConventions(
         working_tree_encoding=git.get("working-tree-encoding", ""),
         confirmed_encoding=next(
-            (name for glob, name in reversed(confirmed) if _matches_glob(relative, glob)), ""
+            (name for glob, name in reversed(confirmed) if _matches_git_pattern(relative, glob)), ""
         ),
         charset=editor.get("charset", "").removeprefix("unset"),
         line_end=eol or editor_end or "",
@@ -51,10 +51,6 @@ def _indentation(editor: Mapping[str, str]) -> str:
     size = editor.get("indent_size", "")
     columns = int(size) if size.isascii() and size.isdigit() and len(size) < 3 else 0
     return " " * min(columns or 4, _MOST_COLUMNS) if editor.get("indent_style") == "space" else ""
-
-
-def _matches_glob(relative: str, glob: str) -> bool:
-    return _matches_git_pattern(relative, glob)
 
 
 def _read_text(path: str) -> str:

@@ -14,7 +14,7 @@ from interlock.engine.store import resolve_state_directory, select_rows
 from interlock.services.files.protected import ProtectedPaths
 from interlock.services.hooks.scripts import can_run_python_isolated, find_code_files_and_folders
 from interlock.services.policy.policy import RulePolicy
-from interlock.services.trust import record_trust_decision
+from interlock.services.trust.decisions import record_trust_decision
 from interlock.state.calls import CallView, Verdict
 
 RULE = '[[rule]]\ntoolName = "{tool}"\ndecision = "{decision}"\npriority = 900\n'

@@ -14,7 +14,7 @@ from folders import put, tree
 from patience import HANG_S
 from warm import Warm
 
-from interlock.services.trust import find_trust_decision, is_trusted, record_trust_decision
+from interlock.services.trust.decisions import find_trust_decision, is_trusted, record_trust_decision
 
 HOOK = {"BeforeAgent": [{"hooks": [{"type": "command", "command": "sh check.sh", "name": "check"}]}]}
 SERVERS = {

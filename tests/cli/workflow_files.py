@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from interlock.services.trust import record_trust_decision
+from interlock.services.trust.decisions import record_trust_decision
 
 NOTE = '''"""note: a release note, written once somebody has approved it."""
 

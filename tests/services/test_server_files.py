@@ -10,7 +10,8 @@ from folders import put, table, tree
 
 from interlock.services.config.settings import LoadedSettings, load_settings
 from interlock.services.mcp import ServerSpec, build_server_specs
-from interlock.services.trust import list_files_needing_trust, record_trust_decision
+from interlock.services.trust.decisions import record_trust_decision
+from interlock.services.trust.project_files import list_files_needing_trust
 
 CASES = table(__file__, "server_files.yaml")
 ENV = {"TOKEN": "t", "API_KEY": "k"}

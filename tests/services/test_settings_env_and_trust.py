@@ -8,7 +8,7 @@ import pytest
 from folders import put, table, tree
 
 from interlock.services.config.formats import load_dotenv
-from interlock.services.trust import is_trusted
+from interlock.services.trust.decisions import is_trusted
 from interlock.state.errors import ConfigError
 
 TABLE: dict[str, list[Any]] = table(__file__, "settings.yaml")

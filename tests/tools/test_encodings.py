@@ -116,6 +116,15 @@ def test_a_character_with_two_forms_keeps_its_own_bytes() -> None:
     assert file.encode(file.replace_spans([(place, place + 1, "∵")])) == body.replace(b"1", b"\x81\xe6")
 
 
+def test_an_edit_between_escape_sequences_keeps_them_or_is_refused(call: Calls) -> None:
+    call.context.workspace.confirm_encoding(ConfirmedEncoding(pattern="*", encoding="iso-2022-jp"))
+    data = b"a\x1b$B%F%9\x1b(Jb=1\n\x1b$B%F\x1b(J"
+    call.write({"a.txt": data})
+    call.text("replace", file_path="a.txt", old_string="1", new_string="2")
+    assert (call.folder / "a.txt").read_bytes() == data.replace(b"1", b"2")
+    call.failed("not_text", "replace", file_path="a.txt", old_string="スb", new_string="c")
+
+
 @pytest.mark.parametrize(
     ("data", "known", "codec", "dropped"),
     [
@@ -142,7 +151,7 @@ def test_what_the_bytes_contradict_is_dropped_with_a_word(
     assert bool(dropped) == bool(file.encoding.dropped)
 
 
-@pytest.mark.parametrize("data", [b"a\0b", b"\xff\xfea", b"%PDF-1.4 \xff"])
+@pytest.mark.parametrize("data", [b"a\0b", b"\xff\xfea", b"\xef\xbb\xbfa\0\xff", b"%PDF-1.4 \xff"])
 def test_what_is_no_text_in_any_encoding(data: bytes) -> None:
     assert decode_text_file(data, FileConventions(confirmed_encoding="gbk")) is None
 

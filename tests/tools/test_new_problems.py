@@ -25,6 +25,11 @@ def test_only_what_parsed_before_or_is_new_is_blamed(name: str) -> None:
         assert describe_new_problem(name, before, after) == ""
 
 
+def test_an_address_in_json_is_no_comment() -> None:
+    good = b'{"at": "https://example.org", "x": 1}'
+    assert describe_new_problem("package.json", good, good.replace(b": 1", b" 1"))
+
+
 @pytest.mark.parametrize(
     ("name", "after"),
     [

@@ -90,3 +90,8 @@ def test_a_long_output_is_given_back_as_it_comes() -> None:
     given_back = [screen.feed(line) for line in lines]
     assert "".join(given_back) and "".join(given_back) + screen.finish() == "".join(lines)
     assert shown(*["x" * 50_000] * 9) == "x" * 450_000
+
+
+def test_odd_numbers_in_sequences_neither_fail_nor_fill_the_memory() -> None:
+    assert shown("a\x1b[" + "9" * 5000 + "Db") == "b"
+    assert len(shown("\x1b[99999C" * 100 + "b")) < 10_000

@@ -14,7 +14,7 @@ from travel.conftest import Desk
 
 from interlock.engine import Decision, Outcome, resume_sync, run_sync
 from interlock.graphs import PIPELINES
-from interlock.services.trust import record_trust_decision
+from interlock.services.trust.decisions import record_trust_decision
 
 pytestmark = pytest.mark.usefixtures("nodes_declare_what_they_ask")
 

@@ -8,7 +8,7 @@ from travel.conftest import Desk
 from travel.test_every_workflow import OWN
 
 from interlock.engine import run_sync
-from interlock.services.trust import record_trust_decision
+from interlock.services.trust.decisions import record_trust_decision
 from interlock.state.deps import Deps
 
 

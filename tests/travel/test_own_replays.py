@@ -8,7 +8,7 @@ from folders import put
 from travel.conftest import Desk
 
 from interlock.engine import Decision, Outcome, resume_sync, run_sync
-from interlock.services.trust import record_trust_decision
+from interlock.services.trust.decisions import record_trust_decision
 
 LETTERS = '''"""letters: writes letters side by side, asks whether they may go, and sends them."""
 

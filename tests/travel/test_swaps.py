@@ -8,7 +8,7 @@ from travel.conftest import REPLIES, Desk, write
 from travel.trees import tree_of
 
 from interlock.engine import run_sync
-from interlock.services.trust import record_trust_decision
+from interlock.services.trust.decisions import record_trust_decision
 
 STEPS = '''"""steps: counts up, and ends at three."""
 
