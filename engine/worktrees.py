@@ -1,21 +1,16 @@
-"""worktrees: the git worktree of a run: made before the run begins, and taken away again if nothing came of it."""
+"""worktrees: makes the git worktree of a run before the run begins, and removes it again if nothing used it."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from interlock.engine.options import Options
 from interlock.engine.read import RunRow, list_runs
-from interlock.services.worktrees import (
-    GitRepository,
-    MadeWorktree,
-    default_worktrees_folder,
-    find_repository,
-    make_or_reuse_worktree,
-    remove_untouched_worktree,
-    require_harmless_config,
-)
+from interlock.services.worktrees.listing import default_worktrees_folder
+from interlock.services.worktrees.making import MadeWorktree, make_or_reuse_worktree
+from interlock.services.worktrees.removal import remove_untouched_worktree
+from interlock.services.worktrees.repository import GitRepository, find_repository, require_harmless_config
 from interlock.state.errors import UserError
 
 
@@ -30,35 +25,38 @@ class EnteredWorktree:
 
     @property
     def notes(self) -> Sequence[str]:
-        """What a person should know of it: a line each."""
+        """Lines for the person who starts the run."""
         return self.made.notes
 
     def remove_if_unused(self) -> bool:
-        """As `remove_if_untouched`, and no run has begun in it."""
-        return not list_runs_in_folder(self.options.home, self.made.path) and self.remove_if_untouched()
-
-    def remove_if_untouched(self) -> bool:
-        """Remove the worktree if it was made now and nothing was done in it; return whether that was so."""
+        """Remove the worktree if it was made now, no run began in it and no file changed; return whether it did."""
+        if select_runs_in_folder(list_runs(self.options.home), self.made.path):
+            return False
         return remove_untouched_worktree(self.repository, self.made, git_environment(self.options))
 
 
-def list_runs_in_folder(home: Path, folder: Path) -> list[RunRow]:
-    """Return the runs that work in a folder or below it, the latest changed first."""
-    top = str(folder)
-    return [row for row in list_runs(home) if row.workspace == top or row.workspace.startswith(f"{top}/")]
+def select_runs_in_folder(runs: Iterable[RunRow], folder: Path) -> list[RunRow]:
+    """Return those of the runs that work in a folder or below it."""
+    return [row for row in runs if Path(row.workspace).is_relative_to(folder)]
 
 
 def git_environment(options: Options) -> Mapping[str, str]:
+    """Return the environment in which git runs: the person's."""
     return options.env or os.environ
 
 
+def resolve_start_folder(options: Options) -> Path:
+    """Return the real path of the folder that a command was given, or else runs in."""
+    return Path(os.path.realpath(options.workspace or Path.cwd()))
+
+
 def should_enter_worktree(options: Options, is_conversation: bool) -> bool:
-    """Return whether a run that begins needs a worktree that isn't there yet: one was asked for, or settings say so."""
+    """Return whether a run must begin in a worktree that has yet to be made: a person or the settings asked for one."""
     if options.worktree is not None:
         return "path" not in options.worktree
     if not is_conversation or options.repository or options.schedule:
         return False
-    root = _workspace(options)
+    root = resolve_start_folder(options)
     settings = options.configuration(root).loaded_settings.settings.worktree
     if not settings.enabled or not any((place / ".git").exists() for place in (root, *root.parents)):
         return False
@@ -67,22 +65,22 @@ def should_enter_worktree(options: Options, is_conversation: bool) -> bool:
 
 
 def enter_worktree(options: Options, default_name: str) -> EnteredWorktree:
-    """Make the worktree that a run asks for, or find it, and return the run's options in it. Raises `UserError`.
+    """Make or find the worktree that a run asks for, and return it with the run's options in it. Raises `UserError`.
 
-    `default_name`: its name if none is asked for.
+    `default_name`: its name if the person gave none.
     """
     if options.repository:
         raise UserError(
-            "--worktree: a worker clones the repository, and each run has a clone. Leave it out with --repo."
+            "With --repo each run already has a clone of its own. Leave out --worktree or --repo."
         )
     if options.schedule:
-        raise UserError("--worktree: a schedule starts many runs. Leave it out.")
-    root, env = _workspace(options), git_environment(options)
+        raise UserError("A schedule starts many runs, so they can't share a worktree. Leave out --worktree.")
+    root, env = resolve_start_folder(options), git_environment(options)
     repository = find_repository(root, env)
     if repository is None:
         raise UserError(
-            f"--worktree needs a git repository, and {str(root)!r} is in none. Make it one (git init, git commit), or "
-            "leave --worktree out."
+            f"--worktree needs a git repository, and {str(root)!r} isn't in one. Make it one (git init, git commit), "
+            "or leave out --worktree."
         )
     is_trusted = options.trusts(root)
     require_harmless_config(repository, is_trusted)
@@ -104,19 +102,15 @@ def enter_worktree(options: Options, default_name: str) -> EnteredWorktree:
 
 
 def missing_worktree_advice(run: str, worktree: Mapping[str, str]) -> str:
-    """Say what to do with a run whose worktree isn't on this machine."""
+    """Return what to do with a run whose worktree isn't on this machine."""
     path, branch, repository = worktree["path"], worktree["branch"], worktree["repository"]
-    where = f"Run {run!r} works in the git worktree {path!r}, which isn't there"
+    where = f"Run {run!r} works in the git worktree {path!r}, which is missing"
     if not Path(repository).is_dir():
         return (
-            f"{where}; neither is its repository {repository!r}. In a clone that has branch {branch!r}, say where to "
-            f"go on: interlock resume {run} -C DIR"
+            f"{where}, and so is its repository {repository!r}. To resume the run in a clone that has branch "
+            f"{branch!r}: interlock resume {run} -C DIR"
         )
     return (
-        f"{where}. To make it again: git -C {repository} worktree add {path} {branch}. To go on elsewhere: interlock "
-        f"resume {run} -C DIR"
+        f"{where}. To make it again: git -C {repository} worktree add {path} {branch}. To resume the run elsewhere: "
+        f"interlock resume {run} -C DIR"
     )
-
-
-def _workspace(options: Options) -> Path:
-    return Path(os.path.realpath(options.workspace or Path.cwd()))

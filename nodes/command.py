@@ -7,6 +7,7 @@ from langgraph.runtime import Runtime
 
 from interlock.prompts import load_prompt, render_prompt
 from interlock.state.command import (
+    MOST_PIECES,
     CommandOut,
     CommandState,
     FilledTemplate,
@@ -127,6 +128,7 @@ async def _expand_command_template(
             texts.append(await _insert_file(piece.text, deps))
         else:
             texts.append(f"@{piece.text}")
+    texts.append(command.appendix)
     if not filled.has_all_arguments:
         texts.append("\n\n" + load_prompt("context/command").render(name=command.name, args=args))
     text = TextPart(text=replace_surrogates("".join(texts)), section=f"/{command.name}")
@@ -146,7 +148,8 @@ async def _insert_file(path: str, deps: Deps) -> str:
 
 async def _attach_named_files(mentions: Sequence[str], args: str, deps: Deps) -> Sequence[Part]:
     """The files that a command mentions by `@path`, as far as there are such files, and those that a person names."""
-    found = [await deps.context.resolve_path_reference(path) for path in dict.fromkeys(mentions)]
+    distinct = [*dict.fromkeys(mentions)][:MOST_PIECES]
+    found = [await deps.context.resolve_path_reference(path) for path in distinct]
     found = [one for one in found if one.status not in ("directory", "missing", "refused")]
     found += await deps.context.resolve_prompt_references(args)
     parts = [part for one in found for part in one.parts]

@@ -161,13 +161,17 @@ def list_shell_lines(template: str, dialect: Dialect) -> list[str]:
 
 
 _CLAUDE_SLOT = re.compile(
-    r"\\(?P<literal>\$(?:\d+|[A-Za-z_]\w*))|\$ARGUMENTS\[(?P<at>\d+)\]|\$(?P<number>\d+)|\$(?P<name>[A-Za-z_]\w*)"
+    r"\\(?P<literal>\$(?:\d+|[A-Za-z_]\w*))|\$ARGUMENTS\[(?P<at>\d{1,9})\]|\$(?P<number>\d{1,9})(?!\d)"
+    r"|\$(?P<name>[A-Za-z_]\w*)"
     r"|\$\{(?P<braced>[A-Za-z_]\w*)\}",
     re.ASCII,
 )
 _CODEX_SLOT = re.compile(r"\$(?:(?P<dollar>\$)|(?P<number>[1-9])|(?P<name>[A-Z][A-Z0-9_]*))", re.ASCII)
-_OPENCODE_SLOT = re.compile(r"\$(?:(?P<number>[1-9]\d*)|(?P<name>ARGUMENTS))", re.ASCII)
-_COPILOT_SLOT = re.compile(r"\$\{(?:input:(?P<input>[^}:]+)(?::[^}]*)?|(?P<name>\w+))\}")
+_OPENCODE_SLOT = re.compile(r"\$(?:(?P<number>[1-9]\d{0,8})(?!\d)|(?P<name>ARGUMENTS))", re.ASCII)
+# Lengths have limits: without them, time grows with the cube of the length of `${input:${input:…`.
+_COPILOT_SLOT = re.compile(
+    r"\$\{(?:input:(?P<input>[^}:]{1,200}+)(?::[^}]{0,1000}+)?|(?P<name>\w{1,200}+))\}"
+)
 _NAMED = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 
 

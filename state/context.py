@@ -150,6 +150,8 @@ class CustomCommand(Frozen):
     """Tools that may not be called until the next prompt."""
     skill_folder: str = ""
     """The folder of a skill; empty: it is none."""
+    appendix: str = ""
+    """Shown below the prompt as it is: nothing in it is filled in, run or attached."""
 
 
 class Commands(NamedTuple):

@@ -17,7 +17,13 @@ from interlock.engine.read import list_step_rows
 from interlock.engine.read.run_path import build_run_path
 from interlock.services.context.commands import load_commands
 from interlock.services.context.definition_files import Folders
-from interlock.state.command import fill_template, list_shell_lines, split_slash_command, split_template
+from interlock.state.command import (
+    MOST_PIECES,
+    fill_template,
+    list_shell_lines,
+    split_slash_command,
+    split_template,
+)
 from interlock.state.context import CustomCommand, Dialect
 
 pytestmark = pytest.mark.usefixtures("nodes_declare_what_they_ask")
@@ -174,6 +180,21 @@ def test_a_skill_is_called_by_its_name(place: Place) -> None:
     )
 
 
+def test_names_of_a_skills_files_are_no_part_of_its_text(place: Place) -> None:
+    folder = place.folder / "user/.claude/skills/review"
+    put(folder / "SKILL.md", "---\ndescription: how we review\n---\nRead it twice.")
+    put(folder / "!`touch bad` @a.txt $ARGUMENTS.md", "")
+    (place.work / "a.txt").write_text("the file")
+    text = asked(play(place, "/review it")[0])
+    assert "!`touch bad` @a.txt $ARGUMENTS.md]" in text and "the file" not in text
+    assert "The user typed: /review it" in text and not (place.work / "bad").exists()
+
+
+def test_a_skill_of_too_many_shell_lines_is_no_command(place: Place) -> None:
+    put(place.folder / "user/.claude/skills/many/SKILL.md", "!`x`\n" * (MOST_PIECES + 1))
+    assert play(place, "/many")[0].exit_code == 42
+
+
 @pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("text", "says"),
@@ -181,7 +202,10 @@ def test_a_skill_is_called_by_its_name(place: Place) -> None:
         ("prompt = ", "Invalid value"),
         ("prompt = 1", "'prompt' is 1"),
         ("x = 1", "expected the text"),
-        (f"prompt = '{'!{x}' * 60 + '@{y}' * 41}'", "it has 101 of !{…} and @{…}, expected at most 100"),
+        (
+            f"prompt = '{'!{x}' * 60 + '@{y}' * 41}'",
+            "it inserts 101 shell lines and files, expected at most 100",
+        ),
         ("\0", ""),
     ],
 )
@@ -208,6 +232,8 @@ def test_a_text_is_cut_at_its_marks_and_arguments_are_one_word_of_a_shell() -> N
     ]
     long = "!{" * 100_000 + "}"  # by the square of its length it would take an hour
     assert [(p.kind, len(p.text)) for p in split_template(long)] == [("text", 199_998), ("shell", 0)]
+    hostile = CustomCommand(name="x", prompt="${input:" * 30_000, source="x.md", dialect="copilot")
+    assert fill_template(hostile, "").pieces[0].text == hostile.prompt  # by the cube, two minutes
     command = CustomCommand(name="x", prompt="!{echo {{args}}}", source="x.toml")
     assert [p.text for p in fill_template(command, "a'b; c").pieces] == ["echo 'a'\"'\"'b; c'"]
     assert [split_slash_command(p) for p in ("/a b c", "/a\nb", "a /b", "/")] == [
@@ -239,6 +265,8 @@ AS_EACH_PROGRAM_READS_IT = [
         "See @a.txt, @scope/pkg, me@a.txt.{file}",
     ),
     (".claude/commands/a.md", "Said: !`echo hi $0`\n```!\necho ho\n```", "/a 'x;y'", "Said: hi x;y\nho"),
+    (".claude/commands/a.md", "Said:\r\n```!\r\necho hi\r\necho ho\r\n```\r\n", "/a", "Said:\nhi\nho"),
+    (".claude/commands/a.md", f"Pay ${'9' * 5000}.", "/a", f"Pay ${'9' * 5000}."),
     (".opencode/command/a.md", "Fix $1, then $2.", "/a one two three", "Fix one, then two three."),
     (".github/prompts/new form.prompt.md", "In ${input:name:which}.", "/new-form my form", "In my form."),
     (".cursor/commands/a.md", "Do $1.", "/a it", "Do $1.\n\nThe user typed: /a it"),
@@ -258,6 +286,15 @@ def test_a_command_of_another_program_works_as_in_that_program(
     assert text == prompt.removesuffix("{file}") and ("the file" in file_part) == prompt.endswith("{file}")
     wanted = ["/a asks for mode 'nothing', but no mode has this name. It runs without it."]
     assert [e.message for e in told if e.type == "error"] == (wanted if ".roo" in file else [])
+
+
+def test_a_command_attaches_as_many_of_the_files_that_it_mentions_as_it_may_insert(place: Place) -> None:
+    names = [f"f{number}.txt" for number in range(MOST_PIECES + 1)]
+    for name in names:
+        (place.work / name).write_text(f"text of {name}")
+    put(place.folder / "user/.claude/commands/a.md", " ".join(f"@{name}" for name in names))
+    text = asked(play(place, "/a")[0])
+    assert f"text of {names[-2]}" in text and f"text of {names[-1]}" not in text
 
 
 def test_codex_prompts_of_the_user_take_names_and_numbers(place: Place) -> None:

@@ -79,6 +79,15 @@ def test_its_instructions_and_files_are_read_when_the_model_asks(place: Place) -
         assert (answer["status"], "can't be read" in answer["error"]["message"]) == ("error", True), bad
 
 
+def test_a_skills_file_may_be_a_link_in_its_repository(place: Place) -> None:
+    file = put(place.work / "docs/deploy.md", FRONT.format(name="deploy"))
+    folder = place.work / ".claude/skills/deploy"
+    put(folder / "!`touch bad`.md", "")
+    (folder / "SKILL.md").symlink_to(file)
+    told = read(place, {"name": "deploy"}, skip_trust=True)["content"]
+    assert told.startswith("Bump deploy") and "!`touch bad`.md]" in told and "run them" not in told
+
+
 def test_an_untrusted_projects_skill_cannot_be_read(place: Place) -> None:
     answer = read(place, {"name": "theirs"})
     assert answer["status"] == "error" and "there are mine" in answer["error"]["message"]

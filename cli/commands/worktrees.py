@@ -37,10 +37,10 @@ def worktrees(args: Args) -> int | None:
     if action == "list" and not names:
         return _list_worktrees(found, args.json)
     if action == "merge" and len(names) == 1:
-        return _report(found.merge(found.find_worktree(names[0]), args.message or ""), args.json)
+        return _print_done(found.merge(found.find_worktree(names[0]), args.message or ""), args.json)
     if action in ("remove", "rm") and names:
         views = [found.find_worktree(name) for name in names]
-        return _report([line for view in views for line in _remove(found, view, args.force)], args.json)
+        return _print_done([line for view in views for line in _remove(found, view, args.force)], args.json)
     raise UserError(_EXPECTED)
 
 
@@ -49,16 +49,16 @@ def _remove(found: Worktrees, view: WorktreeView, force: bool) -> list[str]:
     if not lines or force or view.driven_run:
         return found.remove(view, force=force)
     name = view.entry.name
-    nobody = (
+    refusal = (
         f"Worktree {name!r} has {'; '.join(lines)}. Nothing was removed. Merge it (interlock worktrees merge {name}), "
         f"or remove it with that work: interlock worktrees remove {name} --force"
     )
-    if not ask_to_confirm(f"Worktree {name} has {'; '.join(lines)}. Remove it with that work?", nobody):
+    if not ask_to_confirm(f"Worktree {name} has {'; '.join(lines)}. Remove it with that work?", refusal):
         return [f"Kept the worktree {str(view.entry.path)!r}."]
     return found.remove(view, force=True)
 
 
-def _report(lines: list[str], as_json: bool) -> None:
+def _print_done(lines: list[str], as_json: bool) -> None:
     if as_json:
         return print_json({"done": lines})
     return remark_paint().print_lines(to_one_line(line) for line in lines)
@@ -70,7 +70,7 @@ def _list_worktrees(found: Worktrees, as_json: bool) -> None:
     if as_json:
         return print_json(
             [
-                *(_fields(view) for view in views),
+                *(_build_json_fields(view) for view in views),
                 *({"name": None, "path": None, "branch": b, "unmerged_commits": n} for b, n in left.items()),
             ]
         )
@@ -99,7 +99,7 @@ def _list_worktrees(found: Worktrees, as_json: bool) -> None:
     print_table(rows, ("name", "branch", "only there", "runs", "where"))
 
 
-def _fields(view: WorktreeView) -> dict[str, Any]:
+def _build_json_fields(view: WorktreeView) -> dict[str, Any]:
     entry = view.entry
     return {
         "name": entry.name,
@@ -109,7 +109,7 @@ def _fields(view: WorktreeView) -> dict[str, Any]:
         "missing": entry.missing,
         "incomplete": entry.is_incomplete,
         "locked": entry.locked,
-        "changed": view.work.changed,
+        "changed": view.work.uncommitted,
         "unmerged_commits": view.work.commits,
         "unfinished": view.work.unfinished,
         "submodules": view.work.submodules,

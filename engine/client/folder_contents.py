@@ -5,8 +5,9 @@ from pathlib import Path
 from typing import Any
 
 from interlock.engine.client import load_folder_settings
+from interlock.engine.driver.run_rules import load_run_instructions
 from interlock.services.configuration import load_default_configuration
-from interlock.services.context.memory import MemoryFile, find_git_root, load_all_memory_files
+from interlock.services.context.memory import MemoryFile, find_git_root
 from interlock.services.files.disk import make_directories_durably, read_file, read_text_file
 from interlock.services.files.filesystem import replace_private_file_holding_lock
 from interlock.services.trust.project_files import ProjectFile, list_files_shown_for_trust
@@ -18,13 +19,7 @@ from interlock.tools.save_memory import add_fact_to_text
 
 def load_memory_files(root: Path) -> list[MemoryFile]:
     """Return the memory files that apply in a folder, the nearest last."""
-    configuration = load_default_configuration(root)
-    return load_all_memory_files(
-        roots=[root],
-        home=Path.home(),
-        names=configuration.loaded_settings.settings.context.chosen_file_names,
-        trusted=configuration.is_workspace_trusted,
-    )
+    return load_run_instructions(load_default_configuration(root)).used_memory()
 
 
 def list_files_to_trust(root: Path) -> list[ProjectFile]:

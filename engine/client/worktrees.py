@@ -1,29 +1,25 @@
-"""worktrees: the git worktrees of a repository, with the runs that work in them: listed, merged and removed."""
+"""worktrees: lists the git worktrees of a repository with their runs, merges them and removes them."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 
 from interlock.engine.options import Options
-from interlock.engine.read import RunRow
-from interlock.engine.worktrees import git_environment, list_runs_in_folder
-from interlock.services.worktrees import (
-    GitRepository,
+from interlock.engine.read import RunRow, list_runs
+from interlock.engine.worktrees import git_environment, resolve_start_folder, select_runs_in_folder
+from interlock.services.worktrees.listing import (
     WorktreeEntry,
-    WorktreeWork,
-    commit_all,
-    find_repository,
-    find_unsaved_work,
     find_worktree,
     list_branches_without_worktree,
     list_linked_worktrees,
-    merge_worktree,
-    remove_worktree,
-    require_harmless_config,
 )
+from interlock.services.worktrees.merge import commit_all, merge_worktree
+from interlock.services.worktrees.removal import remove_worktree
+from interlock.services.worktrees.repository import GitRepository, find_repository, require_harmless_config
+from interlock.services.worktrees.unsaved_work import WorktreeWork, find_unsaved_work
 from interlock.state.errors import UserError
+from interlock.state.text import format_count
 
 
 @dataclass(frozen=True)
@@ -40,7 +36,7 @@ class WorktreeView:
 
     @property
     def state_text(self) -> str:
-        """What becomes of it, in a few words."""
+        """What only the worktree has, in a few words."""
         if self.entry.is_incomplete:
             return "incomplete"
         lines = [*(["missing"] if self.entry.missing else []), *self.work.lines]
@@ -53,46 +49,52 @@ class Worktrees:
     def __init__(self, options: Options) -> None:
         """Raises `UserError` if the folder is in no repository, `UntrustedError` if its settings name programs."""
         self._options = options
-        self.folder = Path(os.path.realpath(options.workspace or Path.cwd()))
-        found = find_repository(self.folder, self._env)
+        self._environment = git_environment(options)
+        self.folder = resolve_start_folder(options)
+        found = find_repository(self.folder, self._environment)
         if found is None:
-            raise UserError(f"{str(self.folder)!r} is in no git repository. Name one of its folders: -C DIR")
+            raise UserError(f"{str(self.folder)!r} isn't in a git repository. Name a folder that is: -C DIR")
         self._trusted = options.trusts(self.folder)
         require_harmless_config(found, self._trusted)
         self.repository: GitRepository = found
 
-    @property
-    def _env(self) -> Mapping[str, str]:
-        return git_environment(self._options)
-
     @cached_property
-    def _include(self) -> Sequence[str]:
+    def _include_patterns(self) -> Sequence[str]:
         return self._options.configuration(self.folder).loaded_settings.settings.worktree.include
 
+    @cached_property
+    def _runs(self) -> Sequence[RunRow]:
+        return list_runs(self._options.home)
+
     def list_worktrees(self) -> list[WorktreeView]:
-        return [self._view(entry) for entry in list_linked_worktrees(self.repository, self._env)]
+        return [
+            self._build_view(entry) for entry in list_linked_worktrees(self.repository, self._environment)
+        ]
 
     def list_branches_without_worktree(self) -> dict[str, int]:
-        """Branches of worktrees that are gone, each with its commits that aren't merged."""
-        return list_branches_without_worktree(self.repository, self._env)
+        """Return the branches whose worktrees are gone, each with the number of its unmerged commits."""
+        return list_branches_without_worktree(self.repository, self._environment)
 
     def find_worktree(self, name: str) -> WorktreeView:
-        """The worktree of a name, branch or path. Raises `UserError`."""
-        return self._view(find_worktree(self.repository, name, self._env))
+        """Return the worktree that has this name, branch or path. Raises `UserError`."""
+        return self._build_view(find_worktree(self.repository, name, self._environment))
 
-    def _view(self, entry: WorktreeEntry) -> WorktreeView:
-        work = find_unsaved_work(self.repository, entry, self._include, self._env)
-        return WorktreeView(entry, work, list_runs_in_folder(self._options.home, entry.path))
+    def _build_view(self, entry: WorktreeEntry) -> WorktreeView:
+        work = find_unsaved_work(
+            self.repository, entry, self._include_patterns, self._environment, is_trusted=self._trusted
+        )
+        return WorktreeView(entry, work, select_runs_in_folder(self._runs, entry.path))
 
     def merge(self, view: WorktreeView, message: str = "") -> list[str]:
-        """Merge a worktree into the work tree of the folder. `message`: commit what isn't committed, with this message.
+        """Merge a worktree into the work tree of the folder; return a line for each thing done.
 
-        Returns a line for each thing done. Raises `UserError`; then nothing was merged.
+        `message`: commit uncommitted files first, with this message. Raises `UserError`; then nothing was merged.
         """
         entry, done = view.entry, list[str]()
         if row := view.driven_run:
             raise UserError(
-                f"Run {row.run!r} is working in {str(entry.path)!r}. Wait until it ends, or: interlock cancel"
+                f"Run {row.run!r} is working in {str(entry.path)!r}. Wait until it ends, or stop it: "
+                f"interlock cancel {row.run}"
             )
         if entry.is_incomplete:
             raise UserError(
@@ -100,31 +102,30 @@ class Worktrees:
             )
         if view.work.unfinished:
             raise UserError(
-                f"Worktree {entry.name!r} has {', '.join(view.work.unfinished)}. Finish that first."
+                f"Worktree {entry.name!r} has {', '.join(view.work.unfinished)}. Finish or abort it in "
+                f"{str(entry.path)!r} first."
             )
-        uncommitted = self._uncommitted(view)
+        uncommitted = view.work.changed
         if uncommitted and not message:
             raise UserError(
                 f"Worktree {entry.name!r} has uncommitted work ({view.work.lines[0]}). Commit it as you merge: "
                 f"interlock worktrees merge {entry.name} -m MESSAGE"
             )
         if uncommitted:
-            commit_all(entry, message, self._env, hooks=self._trusted)
-            done.append(f"Committed {len(uncommitted)} changed file{'s' if len(uncommitted) > 1 else ''}.")
-            entry = find_worktree(self.repository, str(entry.path), self._env)
-        done.append(merge_worktree(self.repository, entry, self._env, hooks=self._trusted))
+            commit_all(entry, message, self._environment, hooks=self._trusted)
+            done.append(f"Committed {format_count(len(uncommitted), 'changed file')}.")
+            entry = find_worktree(self.repository, str(entry.path), self._environment)
+        done.append(merge_worktree(self.repository, entry, self._environment, hooks=self._trusted))
         if names := view.work.submodules:
-            done.append(f"Commits of {', '.join(names)} are only in the worktree. Push them from there.")
+            done.append(
+                f"Commits of {', '.join(names)} are only in the worktree. Push them from there before you remove it."
+            )
         return done
 
-    def _uncommitted(self, view: WorktreeView) -> Sequence[str]:
-        """Return the changes that git would commit: not the copies of ignored files."""
-        return find_unsaved_work(self.repository, view.entry, (), self._env, reads_include_file=False).changed
-
     def remove(self, view: WorktreeView, *, force: bool = False) -> list[str]:
-        """Remove a worktree; returns a line for each thing done. `force`: a person said that the work may go.
+        """Remove a worktree; return a line for each thing done. `force`: a person said that its work may go.
 
-        Raises `UserError` for one with work, or with a run that is driven in it.
+        Raises `UserError` if it has work, or a run works in it.
         """
         if row := view.driven_run:
             raise UserError(
@@ -138,4 +139,4 @@ class Worktrees:
             raise UserError(
                 f"Worktree {view.entry.name!r} has {'; '.join(view.work.lines)}. Nothing was removed."
             )
-        return remove_worktree(self.repository, view.entry, self._env, force=force)
+        return remove_worktree(self.repository, view.entry, self._environment, force=force)

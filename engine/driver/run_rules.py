@@ -323,7 +323,7 @@ def load_run_instructions(configuration: Configuration) -> Instructions:
 def _list_roots(configuration: Configuration) -> list[Path]:
     root = configuration.rule_places.root
     more = configuration.loaded_settings.settings.context.include_directories
-    return [root, *(root / Path(folder).expanduser() for folder in more)]
+    return [root, *(real_path(root / Path(folder).expanduser()) for folder in more)]
 
 
 def _folders_whose_links_count(

@@ -54,7 +54,7 @@ from interlock.engine.driver.run_definition import (
 from interlock.engine.driver.stop import Stop, await_unless_stopped
 from interlock.engine.optional_rooms import NO_EXPORTER, find_telemetry_exporter
 from interlock.engine.options import Decision, Options, Outcome, Renderer
-from interlock.engine.read import ENDED, TALKING, RunRow, find_exact_run, find_run, list_waiting_requests
+from interlock.engine.read import ENDED, TALKING, RunRow, find_run, list_waiting_requests
 from interlock.engine.read.shared_folders import other_runs_in_folder_lines
 from interlock.engine.store import Store
 from interlock.engine.store.approvals import cancel_run_family
@@ -161,8 +161,8 @@ async def begin_run(
             entered.made.notes if entered else (),
         )
     except InterlockError:
-        if entered and find_exact_run(options.home, name) is None:
-            await asyncio.to_thread(entered.remove_if_untouched)
+        if entered:
+            await asyncio.to_thread(entered.remove_if_unused)
         raise
 
 
@@ -174,10 +174,10 @@ async def _enter_worktree_unless_stopped(options: Options, name: str, stop: Stop
         if not stop.why:
             raise
         raise StoppedError(
-            "Stopped while the worktree was made. What is there: interlock worktrees"
+            "Stopped while git made the worktree. To see what is left of it: interlock worktrees"
         ) from error
     if stop.why:
-        await asyncio.to_thread(entered.remove_if_untouched)
+        await asyncio.to_thread(entered.remove_if_unused)
         raise StoppedError("Stopped before the run began.")
     return entered
 

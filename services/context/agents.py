@@ -237,7 +237,9 @@ def _read_model(value: object) -> str:
     """Return the model that a file names, by a name of ours as far as that is possible."""
     names = cast("list[object]", value) if isinstance(value, list) else [value]
     text = next((to_text(name).strip() for name in names if to_text(name).strip()), "")
-    text = re.sub(r"\s*(\([^)]*\)|\[[^\]]*\])$", "", text)  # VS Code's, Cursor's
+    for opening, closing in ("()", "[]"):  # VS Code's, Cursor's
+        if text.endswith(closing) and opening in text:
+            text = text[: text.rindex(opening)].rstrip()
     if " " in text:  # as VS Code shows it: `Claude Sonnet 4.5`
         text = next((word for word in text.casefold().split() if word in SHORT), "inherit")
     if not text or text.casefold() in ("inherit", "default", "auto"):

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from interlock.services.context.definition_files import (
-    UNTRUSTED,
+    FILE_ERRORS,
     DefinitionFile,
     Folders,
     Loaded,
@@ -18,8 +18,9 @@ from interlock.services.context.definition_files import (
     shorten,
 )
 from interlock.services.context.front_matter import parse_front_matter, to_list, to_text
+from interlock.services.context.memory import UNTRUSTED
 from interlock.services.context.skills import Skill, build_skill_command
-from interlock.services.context.tool_names import resolve_tool_names
+from interlock.services.context.tool_names import read_denied_tools
 from interlock.state.command import MOST_PIECES, split_template
 from interlock.state.context import Commands, CustomCommand
 from interlock.state.text import replace_surrogates
@@ -32,42 +33,42 @@ def load_commands(folders: Folders, skills: Mapping[str, Skill]) -> Commands:
     """Load custom commands: `git/commit.toml` becomes `/git:commit`. A skill comes before a command of its name."""
     loaded = load_command_files(folders)
     broken = {
-        _name_of_file(use.file): f"{use.file.path} was ignored: {use.problem}."
+        _derive_command_name(use.file): f"{use.file.path} was ignored: {use.problem}."
         for use in loaded.files
-        if use.problem and _name_of_file(use.file) not in loaded.by_name
+        if use.problem and _derive_command_name(use.file) not in loaded.by_name
     }
     usable, hidden = loaded.by_name, dict[str, str]()
     for skill in skills.values():
-        name = "-".join(skill.name.split())
+        name = skill.command_name
         if not skill.for_person:
-            hidden[name] = f"only the model may call it (user-invocable in {skill.source})."
+            hidden[name] = f"only the model may call it (user-invocable in {skill.file.path})."
             continue
         try:
-            usable[name] = build_skill_command(skill)
-        except (OSError, ValueError) as error:
-            broken[name] = f"{skill.source} was ignored: {describe_problem(error)}."
+            usable[name] = _require_few_pieces(build_skill_command(skill))
+        except FILE_ERRORS as error:
+            broken[name] = f"{skill.file.path} was ignored: {describe_problem(error)}."
     other_names = {
         other: use.name for use in loaded.files if use.name for other in _list_other_names(use.file, use.name)
     }
-    other_names |= {s.folder.name: "-".join(s.name.split()) for s in skills.values() if s.name == s.own_name}
+    other_names |= {s.folder.name: s.command_name for s in skills.values() if s.name == s.own_name}
     other_names = {
         other: name for other, name in other_names.items() if other not in usable and name in usable
     }
-    return Commands(usable, broken, _list_untrusted(folders), hidden, other_names)
+    return Commands(usable, broken, _explain_untrusted_names(folders), hidden, other_names)
 
 
 def load_command_files(folders: Folders) -> Loaded[CustomCommand]:
     """Load the commands that have files of their own."""
-    return load_definitions(find_definition_files("commands", folders), read_command)
+    return load_definitions(find_definition_files("commands", folders), _read_command)
 
 
-def _list_untrusted(folders: Folders) -> dict[str, str]:
+def _explain_untrusted_names(folders: Folders) -> dict[str, str]:
     names = [(file.path.parent.name, file) for file in find_ignored_files("skills", folders)]
-    names += [(_name_of_file(file), file) for file in find_ignored_files("commands", folders)]
+    names += [(_derive_command_name(file), file) for file in find_ignored_files("commands", folders)]
     return {name: f"{file.path} was ignored: {UNTRUSTED}." for name, file in names}
 
 
-def _name_of_file(file: DefinitionFile) -> str:
+def _derive_command_name(file: DefinitionFile) -> str:
     path = file.path.relative_to(file.folder)
     stem = path.name.removesuffix(".prompt.md") if path.name.endswith(".prompt.md") else path.stem
     return ":".join("-".join(part.split()) for part in (*path.parent.parts, stem))
@@ -81,18 +82,26 @@ def _list_other_names(file: DefinitionFile, name: str) -> list[str]:
         case "Cline" | "Windsurf":
             return [file.path.name]
         case _:
-            return [name.rpartition(":")[2], *([_name_of_file(file)] if _name_of_file(file) != name else [])]
+            return [
+                name.rpartition(":")[2],
+                *([_derive_command_name(file)] if _derive_command_name(file) != name else []),
+            ]
 
 
-def read_command(file: DefinitionFile) -> tuple[str, CustomCommand, list[str]]:
+def _read_command(file: DefinitionFile) -> tuple[str, CustomCommand, list[str]]:
     """Return name, command and notes on what doesn't count of it. Raise `ValueError` saying why it is none."""
     text = replace_surrogates(file.read_text())
     read = _read_toml_command if file.path.suffix == ".toml" else _read_markdown_command
     command, notes = read(file, text)
+    return command.name, _require_few_pieces(command), notes
+
+
+def _require_few_pieces(command: CustomCommand) -> CustomCommand:
+    """Return the command. Raise `ValueError` if it inserts too many shell lines and files."""
     pieces = split_template(command.prompt, command.dialect)
     if (count := sum(piece.kind in ("shell", "file") for piece in pieces)) > MOST_PIECES:
-        raise ValueError(f"it has {count} of !{{…}} and @{{…}}, expected at most {MOST_PIECES}")
-    return command.name, command, notes
+        raise ValueError(f"it inserts {count} shell lines and files, expected at most {MOST_PIECES}")
+    return command
 
 
 def _read_toml_command(file: DefinitionFile, text: str) -> tuple[CustomCommand, list[str]]:
@@ -102,7 +111,7 @@ def _read_toml_command(file: DefinitionFile, text: str) -> tuple[CustomCommand, 
         raise ValueError(f"'prompt' is {prompt!r}, expected the text of the prompt")
     if not isinstance(description, str):
         raise ValueError(f"'description' is {description!r}, expected a string")
-    name = _name_of_file(file)
+    name = _derive_command_name(file)
     command = CustomCommand(name=name, prompt=prompt, description=description, source=str(file.path))
     return command, note_unknown_fields(values, file.row)
 
@@ -111,15 +120,11 @@ def _read_markdown_command(file: DefinitionFile, text: str) -> tuple[CustomComma
     fields, body, problem = parse_front_matter(text)
     if not body.strip():
         raise ValueError("it has no text")
-    notes = [problem] if problem else []
-    if allowed := to_list(fields.get("allowed-tools")):
-        notes.append(f"allowed-tools grants nothing here: {', '.join(allowed)}")
-    denied, unknown = resolve_tool_names(to_list(fields.get("disallowed-tools")))
-    if unknown:
-        notes.append(f"disallowed-tools names no tool here: {', '.join(unknown)}")
+    denied, notes = read_denied_tools(fields)
+    notes = [*([problem] if problem else []), *notes]
     own = "-".join(to_text(fields.get("name")).split()) if "name" in file.row.fields else ""
     command = CustomCommand(
-        name=own or _name_of_file(file),
+        name=own or _derive_command_name(file),
         prompt=body.strip(),
         description=" ".join(to_text(fields.get("description")).split())
         or shorten(first_paragraph(body), _DESCRIPTION),
@@ -128,6 +133,6 @@ def _read_markdown_command(file: DefinitionFile, text: str) -> tuple[CustomComma
         argument_hint=to_text(fields.get("argument-hint")),
         argument_names=tuple(to_list(fields.get("arguments"), separators=", ")),
         mode=to_text(fields.get("mode")) if "mode" in file.row.fields else "",
-        denied_tools=tuple(denied),
+        denied_tools=denied,
     )
     return command, [*notes, *note_unknown_fields(fields, file.row)]

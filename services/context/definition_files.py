@@ -17,6 +17,8 @@ from interlock.services.files.stamps import real_path, record_read
 T = TypeVar("T")
 LARGEST = 256_000
 """Maximum size of a file in bytes."""
+FILE_ERRORS = (OSError, ValueError, OverflowError, TypeError, RecursionError, UnreadableError)
+"""What reading and parsing a file raises; `describe_problem` says it."""
 
 
 class Folders(NamedTuple):
@@ -56,11 +58,9 @@ class DefinitionFile:
     @property
     def folder(self) -> Path:
         """The folder of its kind and program, such as `.claude/commands`."""
-        return next(top for top in self._folders() if self.path.is_relative_to(top))
-
-    def _folders(self) -> Iterator[Path]:
-        for pattern in self.row.home if self.in_home else self.row.project:
-            yield self.base / pattern.partition("*")[0].rpartition("/")[0]
+        patterns = self.row.home if self.in_home else self.row.project
+        tops = (self.base / pattern.partition("*")[0].rpartition("/")[0] for pattern in patterns)
+        return next(top for top in tops if self.path.is_relative_to(top))
 
     @property
     def program(self) -> str:
@@ -73,7 +73,7 @@ class DefinitionFile:
         return self.path.relative_to(self.base).parts[0] in FOLDERS
 
     def read_text(self) -> str:
-        """Return its text. Raise `ValueError` or `OSError` saying why it can't be used."""
+        """Return its text with the line ends of Unix. Raise one of `FILE_ERRORS` saying why it can't be used."""
         record_read(self.path)
         info = self.path.stat()
         if not S_ISREG(info.st_mode):
@@ -81,16 +81,13 @@ class DefinitionFile:
         if info.st_size > LARGEST:
             raise ValueError(f"it is larger than {LARGEST:,} bytes")
         self._require_allowed_place()
-        return read_file(self.path, LARGEST).decode().removeprefix("\ufeff")
+        return read_file(self.path, LARGEST).decode().removeprefix("\ufeff").replace("\r\n", "\n")
 
     def _require_allowed_place(self) -> None:
-        """Raise `ValueError` if a project's file leads outside of its repository, or to what may hold secrets."""
+        """Raise `UnreadableError` if a project's file leads out of its repository, or to what may hold secrets."""
         top = real_path(find_git_root(self.base) or self.base)
         allowed = [top, real_path(self.path).parent] if self.in_home else [top]
-        try:
-            resolve_readable_in_roots(self.path, allowed)
-        except UnreadableError as error:
-            raise ValueError(f"it can't be read: {error}") from None
+        resolve_readable_in_roots(self.path, allowed)
 
 
 class FileUse(NamedTuple):
@@ -146,9 +143,8 @@ def find_ignored_files(kind: AgentFileKind, folders: Folders) -> Iterator[Defini
             yield DefinitionFile(path, base, row, False)
 
 
-UNTRUSTED = "the folder isn't trusted (interlock trust)"
 Read = Callable[[DefinitionFile], tuple[str, T, Sequence[str]]]
-"""Returns name, definition and notes. Raises `ValueError` or `OSError` saying why it can't."""
+"""Returns name, definition and notes. Raises one of `FILE_ERRORS` saying why it can't."""
 
 
 def load_definitions(files: Iterable[DefinitionFile], read: Read[T]) -> Loaded[T]:
@@ -158,7 +154,7 @@ def load_definitions(files: Iterable[DefinitionFile], read: Read[T]) -> Loaded[T
     for file in files:
         try:
             name, definition, notes = read(file)
-        except (OSError, ValueError, OverflowError, TypeError, RecursionError) as error:
+        except FILE_ERRORS as error:
             loaded.files.append(FileUse(file, "", describe_problem(error)))
             continue
         if other := first.get(name):
@@ -183,10 +179,13 @@ def _has_same_text(one: Path, other: Path) -> bool:
 
 
 def describe_problem(error: Exception) -> str:
+    """Return why a file can't be used, as a clause without a full stop."""
     if isinstance(error, UnicodeDecodeError):
         return "it isn't UTF-8"
     if isinstance(error, OSError) and error.strerror:
         return f"it can't be read: {error.strerror}"
+    if isinstance(error, UnreadableError):
+        return f"it can't be read: {error}"
     return " ".join(str(error).split()).rstrip(".")
 
 
@@ -198,7 +197,7 @@ def note_unknown_fields(fields: Mapping[str, object], row: AgentFiles) -> list[s
 
 def first_paragraph(body: str) -> str:
     """Return the first paragraph of a Markdown text that is no heading, on one line."""
-    for block in body.replace("\r\n", "\n").split("\n\n"):
+    for block in body.split("\n\n"):
         lines = [line.strip() for line in block.split("\n") if not line.lstrip().startswith(("#", "<!--"))]
         if text := " ".join(filter(None, lines)):
             return text

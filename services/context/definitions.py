@@ -9,7 +9,6 @@ from typing import NamedTuple
 from interlock.services.context.agents import load_agents
 from interlock.services.context.commands import load_command_files
 from interlock.services.context.definition_files import (
-    UNTRUSTED,
     DefinitionFile,
     FileUse,
     Folders,
@@ -18,6 +17,7 @@ from interlock.services.context.definition_files import (
     shorten,
 )
 from interlock.services.context.instructions import FoundFile, describe_instructions, describe_unknown_mode
+from interlock.services.context.memory import UNTRUSTED
 from interlock.services.context.skills import load_skills, load_skills_of_files
 from interlock.services.files.agent_files import AgentFileKind, find_agent_files, find_unread_agent_files
 from interlock.state.command import list_shell_lines
@@ -111,7 +111,6 @@ def list_nested_skill_uses(root: Path) -> Iterator[DefinitionUse]:
 
 
 _IGNORE = (".geminiignore", ".rooignore")
-_UNTRUSTED = "the folder isn't trusted (interlock trust)"
 _PROMPT = "system-prompt-"
 
 
@@ -129,7 +128,7 @@ def describe_instruction_files(
     for path in sorted((root / ".roo").glob(f"{_PROMPT}*")):
         name = path.relative_to(root).as_posix()
         problem = describe_unknown_mode(path.name.removeprefix(_PROMPT), mode_slugs) or (
-            "" if trusted else _UNTRUSTED
+            "" if trusted else UNTRUSTED
         )
         what = f"not used; {problem}" if problem else "in place of the mode's system prompt"
         yield FoundFile(not problem, "prompt", f"{name}: {what}")

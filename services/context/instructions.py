@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from interlock.services.context.imports import IncludedTexts, first_omission_note
-from interlock.services.context.memory import MemoryFile, MemoryNames, examine_memory_files
+from interlock.services.context.memory import MemoryFile, MemoryNames, load_memory_files
 from interlock.services.context.nested_instructions import find_nested_instructions
 from interlock.services.context.rules import (
     AgentRule,
@@ -68,11 +68,10 @@ def load_instructions(
     memory: list[MemoryFile] = []
     rules: list[AgentRule] = []
     if settings.read.memory:
-        names = settings.chosen_file_names
-        memory = examine_memory_files(
+        memory = load_memory_files(
             roots=roots,
             home=home,
-            names=names,
+            names=settings.chosen_file_names,
             trusted=trusted,
             included=included,
             untrusted_parents=untrusted_parents,
@@ -101,29 +100,35 @@ def describe_instructions(
     found = load_instructions([root], home, settings, trusted=trusted, untrusted_parents=untrusted_parents)
     nested = [*find_nested_instructions(root, settings, found.included)]
     for file in (*found.memory, *(one for one in nested if isinstance(one, MemoryFile))):
-        row = f"{_shorten(file.path, root)}: {describe_memory_file(file, root)}"
+        row = f"{_format_path_from_root(file.path, root)}: {describe_memory_file(file, root)}"
         yield FoundFile(not (file.unused or first_omission_note(file.text)), "memory", row)
     yield from _describe_unread_memory(root, settings)
     others = [rule for rule in found.rules if rule.row.program != "Roo Code"]
     for rule in (*others, *(one for one in nested if isinstance(one, AgentRule))):
-        yield FoundFile(not rule.unused, "rules", f"{_shorten(rule.path, root)}: {describe_rule(rule, root)}")
+        yield FoundFile(
+            not rule.unused,
+            "rules",
+            f"{_format_path_from_root(rule.path, root)}: {describe_rule(rule, root)}",
+        )
     if not settings.read.rules:
         yield FoundFile(False, "rules", "none is used; the setting context.read.rules is false")
         return
     for row, path in find_unread_agent_files("rules", root):
-        yield FoundFile(False, "rules", f"{_shorten(path, root)}: not used; {row.unread}")
-    known = {_shorten(rule.path, root) for rule in others}
-    for row in _describe_roo_rules(root, home, mode_slugs, trusted):
-        if row.text.partition(": ")[0] not in known:
-            yield row
+        yield FoundFile(False, "rules", f"{_format_path_from_root(path, root)}: not used; {row.unread}")
+    described = {rule.path for rule in others}
+    yield from _describe_roo_rules(root, home, mode_slugs, trusted, described)
 
 
 def describe_memory_file(file: MemoryFile, root: Path) -> str:
     """Return when a memory file counts and how much it says, or why it doesn't count."""
     if file.unused:
-        return f"not used; {_shorten_in_text(file.unused, root)}"
-    below = file.level == "project" and file.path.is_relative_to(root) and _holder(file.path) != root
-    when = f"files in {_shorten(_holder(file.path), root)}" if below else file.level
+        return f"not used; {_remove_root_from_text(file.unused, root)}"
+    below = (
+        file.level == "project" and file.path.is_relative_to(root) and _folder_described_by(file.path) != root
+    )
+    when = (
+        f"files in {_format_path_from_root(_folder_described_by(file.path), root)}" if below else file.level
+    )
     problem = first_omission_note(file.text)
     return f"{when}, about {estimate_tokens(file.text):,} tokens{f'; {problem}' if problem else ''}"
 
@@ -134,12 +139,12 @@ def describe_rule(rule: AgentRule, root: Path) -> str:
     if unknown := rule.condition.unknown:
         notes.append(f"Interlock doesn't know {', '.join(map(repr, unknown))} in it")
     if rule.unused:
-        return "; ".join([f"not used; {_shorten_in_text(rule.unused, root)}", *notes])
+        return "; ".join([f"not used; {_remove_root_from_text(rule.unused, root)}", *notes])
     patterns = rule.condition.patterns
     more = f" and {len(patterns) - _MOST_PATTERNS} more" if len(patterns) > _MOST_PATTERNS else ""
     nested = rule.base != root and rule.base.is_relative_to(root)
     when = {
-        "always": f"files in {_shorten(rule.base, root)}" if nested else "every conversation",
+        "always": f"files in {_format_path_from_root(rule.base, root)}" if nested else "every conversation",
         "matching": f"with files that match {', '.join(patterns[:_MOST_PATTERNS])}{more}",
         "described": "the model reads it where its description fits",
         "named": "only where a prompt names it with @",
@@ -147,16 +152,16 @@ def describe_rule(rule: AgentRule, root: Path) -> str:
     return "; ".join([f"{when}, about {estimate_tokens(rule.text):,} tokens", *notes])
 
 
-def _holder(file: Path) -> Path:
+def _folder_described_by(file: Path) -> Path:
     """Return the folder whose files a memory file is about."""
     return file.parent.parent if file.parent.name == ".claude" else file.parent
 
 
-def _shorten_in_text(text: str, root: Path) -> str:
+def _remove_root_from_text(text: str, root: Path) -> str:
     return text.replace(f"{root}/", "")
 
 
-def _shorten(path: Path, root: Path) -> str:
+def _format_path_from_root(path: Path, root: Path) -> str:
     shown = path.relative_to(root).as_posix() if path.is_relative_to(root) else str(path)
     return format_file_name(shown)
 
@@ -168,7 +173,7 @@ def _describe_unread_memory(root: Path, settings: ContextSettings) -> Iterator[F
         return
     for row, path in find_unread_agent_files("memory", root):
         if names is None or path.name not in names:
-            yield FoundFile(False, "memory", f"{_shorten(path, root)}: not used; {row.unread}")
+            yield FoundFile(False, "memory", f"{_format_path_from_root(path, root)}: not used; {row.unread}")
     if names is not None:
         for name in MemoryNames.choose(None).names:
             if name not in names and (root / name).is_file():
@@ -177,9 +182,9 @@ def _describe_unread_memory(root: Path, settings: ContextSettings) -> Iterator[F
 
 
 def _describe_roo_rules(
-    root: Path, home: Path, mode_slugs: Collection[str], trusted: bool
+    root: Path, home: Path, mode_slugs: Collection[str], trusted: bool, described: Collection[Path]
 ) -> Iterator[FoundFile]:
-    """List the rules for each mode that has any, then those for all modes."""
+    """List the rules for each mode that has any, then those for all modes. `described`: files that have a row."""
     places = [base / ".roo" / "rules" for base in dict.fromkeys((home, root))]
     places += [root / name for name in RULES]
     slugs = {path.name.partition("-")[2] for p in places for path in p.parent.glob(f"{p.name}-*")}
@@ -192,10 +197,11 @@ def _describe_roo_rules(
         )
         used |= {file.shown for file in files}
         for file in files:
-            if file.shown not in (IGNORE_FILE, *AGENT_FILES[:-1]):  # those have rows of their own
+            has_row = file.path in described or file.shown in (IGNORE_FILE, *AGENT_FILES[:-1])
+            if not has_row:
                 yield _describe_roo_rule(file, slug, mode_slugs, trusted)
     for name in (f"{name}{suffix}" for suffix in ("", *(f"-{s}" for s in sorted(slugs))) for name in RULES):
-        if name not in used and (root / name).is_file():
+        if name not in used and root / name not in described and (root / name).is_file():
             yield FoundFile(False, "rules", f"{name}: not used; there are rules that come before it")
 
 

@@ -55,7 +55,7 @@ class MemoryNames:
             return cls(tuple(names), chosen=True)
         return cls(tuple(path for row in list_agent_files("memory") for path in row.project))
 
-    def in_home(self) -> tuple[str, ...]:
+    def list_names_in_home(self) -> tuple[str, ...]:
         """Return their names in the user's folders; those of all agents are a project's."""
         return self.names if self.chosen else tuple(name for name in self.names if name in _FREE)
 
@@ -70,36 +70,24 @@ class MemoryNames:
         return not self.chosen and name not in _FREE
 
 
-def load_all_memory_files(
+def load_memory_files(
     *,
     roots: Sequence[Path],
     home: Path,
-    names: Sequence[str] | None = None,
-    trusted: bool = True,
-    included: IncludedTexts | None = None,
-) -> list[MemoryFile]:
-    """Load global files, then each root's from its git root down (nearest last); each real file only once.
-
-    `names`: of the setting `context.fileName`; None: those of all agents. `included`: notes what was read."""
-    found = examine_memory_files(roots=roots, home=home, names=names, trusted=trusted, included=included)
-    return [file for file in found if not file.unused]
-
-
-def examine_memory_files(
-    *,
-    roots: Sequence[Path],
-    home: Path,
-    names: Sequence[str] | None = None,
-    trusted: bool = True,
-    included: IncludedTexts | None = None,
+    names: Sequence[str] | None,
+    trusted: bool,
+    included: IncludedTexts,
     untrusted_parents: Collection[Path] = (),
 ) -> list[MemoryFile]:
-    """Return what `load_all_memory_files` does, and those files that aren't used. `untrusted_parents`: folders above a
-    root that count only once they are trusted, too."""
-    chosen, included = MemoryNames.choose(names), included or IncludedTexts()
+    """Load global files, then each root's from its git root down (nearest last), also those that aren't used; each real
+    file only once.
+
+    `names`: of the setting `context.fileName`; None: those of all agents. `included`: notes what was read.
+    `untrusted_parents`: folders above a root that count only once they are trusted, too."""
+    chosen = MemoryNames.choose(names)
     found: dict[Path, MemoryFile] = {}
     left = TOTAL_LIMIT
-    for path, name, top, level in _candidate_memory_files(roots, home, chosen):
+    for path, name, top, level in _list_candidate_memory_files(roots, home, chosen):
         if path in found or not is_file(real_path(path)):
             continue
         waits = not trusted or path.parents[name.count("/")] in untrusted_parents
@@ -172,11 +160,11 @@ def list_folders_from_git_root(root: Path) -> tuple[Path, list[Path]]:
     return top, [d for d in reversed((root, *root.parents)) if d.is_relative_to(top)]
 
 
-def _candidate_memory_files(
+def _list_candidate_memory_files(
     roots: Sequence[Path], home: Path, names: MemoryNames
 ) -> Iterator[tuple[Path, str, Path, Literal["global", "project"]]]:
     for folder in FOLDERS:
-        for name in names.in_home():
+        for name in names.list_names_in_home():
             yield home / folder / name, name, real_path(home / folder), "global"
     for root in roots:
         top, way = list_folders_from_git_root(root)

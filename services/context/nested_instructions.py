@@ -11,6 +11,7 @@ from interlock.services.context.imports import ImportExpansion, IncludedTexts
 from interlock.services.context.memory import FILE_LIMIT, MemoryFile, MemoryNames, read_memory_file
 from interlock.services.context.rules import AgentRule, load_nested_rules
 from interlock.services.files.agent_files import list_agent_files
+from interlock.services.files.filesystem import is_directory
 from interlock.services.files.stamps import real_path
 from interlock.services.files.workspace import FolderWorkspace
 from interlock.state.settings import ContextSettings
@@ -57,7 +58,7 @@ def _walk_folders(root: Path) -> Iterator[tuple[Path, set[str]]]:
         queue.extend(
             Path(entry.path)
             for entry in entries
-            if entry.is_dir(follow_symlinks=False)
+            if is_directory(entry, follow_symlinks=False)
             and entry.name != ".git"
             and not is_ignored(entry.name, True)
         )

@@ -79,14 +79,13 @@ def load_agent_rules(
     root: Path,
     home: Path,
     *,
-    trusted: bool = True,
-    included: IncludedTexts | None = None,
+    trusted: bool,
+    included: IncludedTexts,
     untrusted_parents: Collection[Path] = (),
 ) -> list[AgentRule]:
     """Load the user's rules and those from the git root down to the workspace, in the order shown to the model; also
     those that aren't used. `included`: notes what was read; a text that stands there is left out. `untrusted_parents`:
     as for memory files."""
-    included = included or IncludedTexts()
     found: dict[Path, AgentRule] = {}
     left = TOTAL_LIMIT
     top, way = list_folders_from_git_root(root)

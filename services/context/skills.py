@@ -11,6 +11,7 @@ from typing import Annotated, Any, NamedTuple
 from pydantic import AfterValidator, Field, JsonValue, create_model
 
 from interlock.services.context.definition_files import (
+    FILE_ERRORS,
     LARGEST,
     DefinitionFile,
     FileUse,
@@ -25,10 +26,9 @@ from interlock.services.context.definition_files import (
 )
 from interlock.services.context.front_matter import parse_front_matter, to_flag, to_list, to_text
 from interlock.services.context.imports import resolve_readable_in_roots
-from interlock.services.context.tool_names import resolve_tool_names
+from interlock.services.context.tool_names import read_denied_tools
 from interlock.services.files.agent_files import find_agent_files
-from interlock.services.files.disk import read_file
-from interlock.services.files.filesystem import UnreadableError, read_truncated_text
+from interlock.services.files.filesystem import read_truncated_text
 from interlock.services.files.protected import resolve_links, to_absolute_path
 from interlock.state.calls import ToolError, ToolResult
 from interlock.state.command import list_shell_lines
@@ -56,10 +56,9 @@ class Skill(NamedTuple):
     name: str
     """By which it is called: its own name, with the place before it if another skill has that name."""
     description: str
-    folder: Path
+    file: DefinitionFile
     own_name: str = ""
     """By which it is called if no other has this name."""
-    source: str = ""
     for_model: bool = True
     """Whether the model may call for it."""
     for_person: bool = True
@@ -67,11 +66,19 @@ class Skill(NamedTuple):
     argument_hint: str = ""
     argument_names: tuple[str, ...] = ()
     paths: tuple[str, ...] = ()
-    """Patterns of the files for which it is listed; empty: always."""
+    """Patterns of the files that it is for, as its description says; empty: all."""
     denied_tools: tuple[str, ...] = ()
     """Tools that may not be called until the next prompt."""
-    allowed_tools: tuple[str, ...] = ()
-    in_home: bool = False
+
+    @property
+    def folder(self) -> Path:
+        """Its folder, which holds its other files."""
+        return self.file.path.parent
+
+    @property
+    def command_name(self) -> str:
+        """The name by which a person calls it, behind the slash."""
+        return "-".join(self.name.split())
 
 
 def load_skills(folders: Folders) -> Loaded[Skill]:
@@ -91,7 +98,7 @@ def load_skills_of_files(files: Iterable[DefinitionFile], root: Path) -> Loaded[
         try:
             text = file.read_text()
             skill, notes = read_skill(file, text)
-        except (OSError, ValueError, OverflowError, TypeError, RecursionError) as error:
+        except FILE_ERRORS as error:
             loaded.files.append(FileUse(file, "", describe_problem(error)))
             continue
         folders.add(file.path.parent)
@@ -140,7 +147,7 @@ def list_folders_below_root(paths: Iterable[str], workspace: Workspace) -> list[
 def describe_nested_skills(root: Path, folder: Path) -> str:
     """Return the skills of a folder below a root, a line each with its file; empty if it has none."""
     found = [skill for skill in load_nested_skills(root, folder).by_name.values() if skill.for_model]
-    described = [(f"{s.name} ({Path(s.source).relative_to(root)})", _describe_for_list(s)) for s in found]
+    described = [(f"{s.name} ({s.file.path.relative_to(root)})", _describe_for_list(s)) for s in found]
     return "\n".join(list_within_budget(described, _BUDGET, _LONGEST_DESCRIPTION)[0])
 
 
@@ -179,11 +186,11 @@ def read_skill(file: DefinitionFile, text: str) -> tuple[Skill, list[str]]:
     """Return a skill of a text, and notes on what doesn't count of it. Raise `ValueError` if it is none."""
     fields, body, problem = parse_front_matter(text)
     notes = [problem] if problem else []
-    folder = file.path.parent
-    name = " ".join(to_text(fields.get("name")).split()) or folder.name
+    folder_name = file.path.parent.name
+    name = " ".join(to_text(fields.get("name")).split()) or folder_name
     if len(name) > _LONGEST_NAME:
-        notes.append(f"its name is longer than {_LONGEST_NAME} characters: it is called {folder.name!r}")
-        name = folder.name
+        notes.append(f"its name is longer than {_LONGEST_NAME} characters: it is called {folder_name!r}")
+        name = folder_name
     when = to_text(fields.get("when_to_use") or fields.get("when-to-use"))
     said = " ".join(f"{to_text(fields.get('description'))} {when}".split())
     description = said or first_paragraph(body)
@@ -192,27 +199,20 @@ def read_skill(file: DefinitionFile, text: str) -> tuple[Skill, list[str]]:
     if len(description) > _LONGEST_DESCRIPTION:
         notes.append(f"its description is cut after {_LONGEST_DESCRIPTION:,} characters")
         description = shorten(description, _LONGEST_DESCRIPTION)
-    allowed = tuple(to_list(fields.get("allowed-tools"), separators=", \t\n"))
-    if allowed:
-        notes.append(f"allowed-tools grants nothing here: {', '.join(allowed)}")
-    denied, unknown = resolve_tool_names(to_list(fields.get("disallowed-tools"), separators=", \t\n"))
-    if unknown:
-        notes.append(f"disallowed-tools names no tool here: {', '.join(unknown)}")
+    denied, more = read_denied_tools(fields, separators=", \t\n")
+    notes += more
     typed = next((fields[key] for key in ("user-invocable", "user-invokable") if key in fields), None)
     skill = Skill(
         name=replace_surrogates(name),
         description=replace_surrogates(description),
-        folder=folder,
+        file=file,
         own_name=replace_surrogates(name),
-        source=str(file.path),
         for_model=to_flag(fields.get("disable-model-invocation")) is not True,
         for_person=to_flag(typed) is not False,
         argument_hint=to_text(fields.get("argument-hint")),
         argument_names=tuple(to_list(fields.get("arguments"), separators=", ")),
         paths=tuple(to_list(fields.get("paths") or fields.get("globs"))),
-        denied_tools=tuple(denied),
-        allowed_tools=allowed,
-        in_home=file.in_home,
+        denied_tools=denied,
     )
     return skill, [*notes, *note_unknown_fields(fields, file.row)]
 
@@ -263,8 +263,10 @@ async def _activate_skill(
         raise ToolError("no_skill", f"No skill {args.name!r}.")
     text = _read_skill_file(skill, args.file or SKILL)
     if args.file is None:
-        text = f"{_fill_skill_folder(skill, text)}\n{describe_other_skill_files(skill.folder)}"
-        if lines := list_shell_lines(text, "claude"):
+        text = _fill_skill_folder(skill, text)
+        lines = list_shell_lines(text, "claude")
+        text += f"\n{describe_other_skill_files(skill.folder)}"
+        if lines:
             text += f"\n[It wants the output of these commands first; run them: {'; '.join(lines)}]"
     denied: list[JsonValue] = [*skill.denied_tools]
     meta: dict[str, JsonValue] = {"summary": skill.name, **({"denied_tools": denied} if denied else {})}
@@ -294,10 +296,12 @@ def _read_skill_file(skill: Skill, name: str) -> str:
     """Return the text of a file in the skill's folder. Raise `ToolError` if it can't be read."""
     folder = Path(os.path.realpath(skill.folder))
     try:
+        if name == SKILL:
+            return replace_surrogates(skill.file.read_text())
         real, top = resolve_readable_in_roots(folder / name, [folder])
         return replace_surrogates(read_truncated_text(real, LARGEST, top))
-    except UnreadableError as error:
-        text = f"{name!r} of skill {skill.name!r} can't be read: {error}."
+    except FILE_ERRORS as error:
+        text = f"{name!r} of skill {skill.name!r}: {describe_problem(error)}."
         raise ToolError("no_skill_file", text) from None
 
 
@@ -320,13 +324,13 @@ def _list_other_files(folder: Path) -> Iterable[str]:
 
 
 def build_skill_command(skill: Skill) -> CustomCommand:
-    """Return a skill as a person calls it: `/name` puts its text into the prompt. Raise `OSError` or `ValueError`."""
-    text = parse_front_matter(read_file(Path(skill.source), LARGEST).decode("utf-8-sig")).body.strip()
+    """Return a skill as a person calls it: `/name` puts its text into the prompt. Raise one of `FILE_ERRORS`."""
     return CustomCommand(
-        name="-".join(skill.name.split()),
-        prompt=replace_surrogates(text + describe_other_skill_files(skill.folder)),
+        name=skill.command_name,
+        prompt=parse_front_matter(replace_surrogates(skill.file.read_text())).body.strip(),
+        appendix=replace_surrogates(describe_other_skill_files(skill.folder)),
         description=skill.description,
-        source=skill.source,
+        source=str(skill.file.path),
         dialect="claude",
         argument_hint=skill.argument_hint,
         argument_names=skill.argument_names,

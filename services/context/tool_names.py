@@ -2,7 +2,9 @@
 
 import re
 from collections.abc import Iterable, Mapping
+from typing import Any
 
+from interlock.services.context.front_matter import to_list
 from interlock.state.names import ELSEWHERE, mcp_tool_name
 from interlock.tools.table import ALIASES, TOOLS
 
@@ -88,6 +90,19 @@ def resolve_tool_names(names: Iterable[str]) -> tuple[list[str], list[str]]:
     return [*found], unknown
 
 
+def read_denied_tools(
+    fields: Mapping[str, Any], *, separators: str = ","
+) -> tuple[tuple[str, ...], list[str]]:
+    """Return the tools that a skill or command forbids, and notes on what of its fields about tools doesn't count."""
+    notes: list[str] = []
+    if allowed := to_list(fields.get("allowed-tools"), separators=separators):
+        notes.append(f"allowed-tools grants nothing here: {', '.join(allowed)}")
+    denied, unknown = resolve_tool_names(to_list(fields.get("disallowed-tools"), separators=separators))
+    if unknown:
+        notes.append(f"disallowed-tools names no tool here: {', '.join(unknown)}")
+    return tuple(denied), notes
+
+
 def _resolve_tool_name(name: str) -> tuple[str, ...]:
     if name in TOOLS or (name.startswith("mcp_") and not name.startswith("mcp__")):
         return (name,)
@@ -96,14 +111,14 @@ def _resolve_tool_name(name: str) -> tuple[str, ...]:
     if known := _BY_NAME.get(name.casefold()):
         return known
     if server := _SERVER.fullmatch(name):
-        return (_server_tool(server["server"], server["tool"] or "*"),)
+        return (_format_server_tool(server["server"], server["tool"] or "*"),)
     first, slash, last = name.rpartition("/")
     if not slash:
         return ()
     if first.casefold() in _GROUPS:
         return _BY_NAME.get(last.casefold(), ())
-    return (_server_tool(first, last),)
+    return (_format_server_tool(first, last),)
 
 
-def _server_tool(server: str, tool: str) -> str:
+def _format_server_tool(server: str, tool: str) -> str:
     return "mcp_*" if server == "*" else f"mcp_{server}_*" if tool == "*" else mcp_tool_name(server, tool)

@@ -26,6 +26,7 @@ from interlock.services.context.references import resolve_reference, resolve_ref
 from interlock.services.context.rules import load_rule_files
 from interlock.services.context.skills import Skill, describe_nested_skills, list_folders_below_root
 from interlock.services.files.disk import read_text_file
+from interlock.services.files.filesystem import is_directory
 from interlock.services.files.ignore import is_generated_folder
 from interlock.services.secrets.environment import tool_environment
 from interlock.state.context import (
@@ -90,14 +91,6 @@ def format_directory_tree(root: Path, make_ignore_test: IgnoreTestFactory, limit
         )
         queue.extend((Path(e.path), names) for e in inner)
     return "\n".join(_format_tree_lines(root, shown, omitted, "")) or "(empty)"
-
-
-def is_directory(entry: os.DirEntry[str], *, follow_symlinks: bool) -> bool:
-    """Return whether it is a folder; not if that can't be found out."""
-    try:
-        return entry.is_dir(follow_symlinks=follow_symlinks)
-    except OSError:
-        return False
 
 
 def _list_entries(directory: Path, limit: int) -> list[os.DirEntry[str]]:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, cast
 
 from interlock.services.files.disk import read_file
-from interlock.services.files.filesystem import is_file
+from interlock.services.files.filesystem import is_directory, is_file
 from interlock.services.files.stamps import record_read
 from interlock.state.context import Dialect
 
@@ -61,10 +61,10 @@ class AgentFiles(NamedTuple):
 def load_agent_files() -> tuple[AgentFiles, ...]:
     """Return every row of the table, in its order."""
     rows: list[dict[str, Any]] = tomllib.loads(read_file(_TABLE).decode())["files"]
-    return tuple(AgentFiles(**{key: _freeze(value) for key, value in row.items()}) for row in rows)
+    return tuple(AgentFiles(**{key: _make_hashable(value) for key, value in row.items()}) for row in rows)
 
 
-def _freeze(value: Any) -> Any:
+def _make_hashable(value: Any) -> Any:
     return tuple(cast("list[str]", value)) if isinstance(value, list) else value
 
 
@@ -107,7 +107,8 @@ def find_matching_files(base: Path, pattern: str, without: tuple[str, ...] = ())
 
     `without`: names of folders, directly in the pattern's first folder, that aren't looked into."""
     if "*" not in pattern:
-        yield from [base / pattern] * is_file(base / pattern)
+        if is_file(base / pattern):
+            yield base / pattern
         return
     parts = pattern.split("/")
     fixed = next(place for place, part in enumerate(parts) if "*" in part)
@@ -121,7 +122,7 @@ def _match_below(
     name = rest[1] if rest[0] == "**" else rest[0]
     is_last = len(rest) == 1 + (rest[0] == "**")
     if is_last and rest[0] != "**":  # what else comes and goes there, as in the root, changes nothing
-        record_read(os.path.join(folder, name), "matches")  # noqa: PTH118
+        record_read(f"{folder}/{name}", "matches")
     else:
         record_read(folder, "entries")
     real = os.path.realpath(folder)
@@ -133,7 +134,7 @@ def _match_below(
     except OSError:
         return
     for entry in entries:
-        is_folder = _is_folder(entry)
+        is_folder = is_directory(entry, follow_symlinks=True)
         if is_last and not is_folder and fnmatch.fnmatchcase(entry.name, name) and is_file(Path(entry.path)):
             yield Path(entry.path)
         elif is_folder and rest[0] == "**":
@@ -141,10 +142,3 @@ def _match_below(
                 yield from _match_below(entry.path, rest, depth + 1, seen, frozenset())
         elif is_folder and not is_last and fnmatch.fnmatchcase(entry.name, name):
             yield from _match_below(entry.path, rest[1:], depth + 1, seen, frozenset())
-
-
-def _is_folder(entry: os.DirEntry[str]) -> bool:
-    try:
-        return entry.is_dir()
-    except OSError:
-        return False

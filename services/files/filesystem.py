@@ -36,6 +36,14 @@ class UnreadableError(Exception):
     """Says briefly why a file's text can't be read."""
 
 
+def is_directory(entry: os.DirEntry[str], *, follow_symlinks: bool) -> bool:
+    """Return whether it is a folder; not if that can't be found out."""
+    try:
+        return entry.is_dir(follow_symlinks=follow_symlinks)
+    except OSError:
+        return False
+
+
 def is_file(path: Path) -> bool:
     """Like `Path.is_file`, but False if a parent directory may not be searched."""
     record_read(path)

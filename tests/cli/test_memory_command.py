@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 from commands import Run
+from folders import put, tree
 
 
 def test_it_shows_adds_and_reads_anew(run: Run, tmp_path: Path) -> None:
@@ -23,3 +24,17 @@ def test_it_shows_adds_and_reads_anew(run: Run, tmp_path: Path) -> None:
     assert (Path.home() / ".gemini/GEMINI.md").exists()
     [mine, theirs] = json.loads(run("memory", "--json").out)
     assert (mine["level"], theirs["level"]) == ("global", "project")
+
+
+def test_it_shows_what_a_run_reads(run: Run, tmp_path: Path) -> None:
+    tree(
+        tmp_path,
+        {".git/HEAD": "x", "CLAUDE.md": "Above.", "work/CLAUDE.md": "Here.", "more/CLAUDE.md": "More."},
+    )
+    settings = Path.home() / ".interlock/settings.json"
+    put(settings, '{"context": {"includeDirectories": ["../more"]}}')
+    run("trust", "--yes")
+    shown = run("memory", "show").out
+    assert "Here." in shown and "More." in shown and "Above." not in shown, "that folder isn't trusted"
+    put(settings, '{"context": {"read": {"memory": false}}}')
+    assert "No memory file applies" in run("memory").err

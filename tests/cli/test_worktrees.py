@@ -92,7 +92,7 @@ def test_a_name_that_is_there_is_used_again_with_its_branch(start: Start, run: R
     assert (left["branch"], left["path"], left["unmerged_commits"]) == ("worktree-one", None, 0)
     assert "Branches without a worktree: worktree-one." in run("worktrees").err
     done = start("-w", "one")
-    assert any("which was there already" in line for line in done.json["warnings"])
+    assert any("which existed already" in line for line in done.json["warnings"])
     assert git(worktree(work, "one"), "log", "--format=%s") == "first\n"
 
 
@@ -112,7 +112,7 @@ def test_listed_untracked_files_come_along_if_the_folder_is_trusted(
     (work / ".env").chmod(0o600)
     done = start("-w", "untrusted")
     assert not (worktree(work, "untrusted") / ".env").exists()
-    assert any(".worktreeinclude was ignored" in line for line in done.json["warnings"])
+    assert any("Interlock ignored .worktreeinclude" in line for line in done.json["warnings"])
     record_trust_decision(work, home, trusted=True)
     done = start("-w", "trusted")
     place = worktree(work, "trusted")
@@ -227,7 +227,7 @@ def test_a_run_whose_worktree_is_gone_says_what_to_do(start: Start, run: Run, wo
     assert start("-w", "one").code == 0 and place.exists()
     shutil.rmtree(place)
     work.rename(work.with_name("moved"))
-    assert "In a clone that has branch 'worktree-one'" in run("resume", name, "-p", "more").err
+    assert "in a clone that has branch 'worktree-one'" in run("resume", name, "-p", "more").err
 
 
 def test_submodules_are_there_without_the_network_or_named(
@@ -285,7 +285,7 @@ def test_what_has_no_commit_or_is_no_repository_is_refused_with_what_to_do(
     git(work, "init", "-q")
     done = start("-w", "x")
     assert done.code == 2 and "no commit yet" in done.err
-    with pytest.raises(UserError, match="a worker clones the repository"):
+    with pytest.raises(UserError, match="a clone of its own"):
         enter_worktree(Options(work, worktree={"name": ""}, repository={"url": "x"}), "")
     assert "stays in its folder" in run("resume", "latest", "-w").err
 
@@ -362,3 +362,53 @@ def test_a_link_in_the_checkout_leads_no_copy_out_of_the_worktree(
     record_trust_decision(work, home, trusted=True)
     done = start("-w", "one")
     assert not [*outside.iterdir()] and any("Not copied: conf/.env" in line for line in done.json["warnings"])
+
+
+def test_a_tag_with_the_name_of_a_branch_leads_nothing_astray(start: Start, run: Run, work: Path) -> None:
+    start("-w", "one")
+    git(work, "tag", "worktree-one")
+    assert len(run("worktrees", "--json").json) == 1, "the branch has its worktree"
+    assert run("worktrees", "merge", "one", "-m", "from one").code == 0
+    assert (work / "new.txt").exists()
+
+
+def test_a_merge_that_a_hook_refuses_leaves_nothing_behind(
+    start: Start, run: Run, work: Path, home: Path
+) -> None:
+    record_trust_decision(work, home, trusted=True)
+    start("-w", "one")
+    put(work / "b.txt", "b")
+    git(work, "add", ".")
+    git(work, "commit", "-qm", "ours")
+    hook = put(work / ".git/hooks/pre-merge-commit", "#!/bin/sh\necho no >&2; exit 1\n")
+    hook.chmod(0o755)
+    refused = run("worktrees", "merge", "one", "-m", "from one")
+    assert refused.code == 2 and "wasn't merged" in refused.err
+    assert not (work / ".git/MERGE_HEAD").exists() and git(work, "status", "--porcelain") == ""
+
+
+def test_commits_of_a_missing_worktree_without_a_branch_are_kept(start: Start, run: Run, work: Path) -> None:
+    start("-w", "one")
+    place = worktree(work, "one")
+    git(place, "checkout", "-q", "--detach")
+    git(place, "add", ".")
+    git(place, "commit", "-qm", "only here")
+    shutil.rmtree(place)
+    refused = start("-w", "one")
+    assert refused.code == 2 and "1 commit of it is on no branch" in refused.err
+    assert run("worktrees", "remove", "~nobody").code == 2
+
+
+def test_a_list_looks_into_no_submodule_of_an_untrusted_repository(run: Run, work: Path) -> None:
+    """Its settings aren't those of the repository, and git takes none from the command line there."""
+    place = work.parent / "beside"
+    git(work, "worktree", "add", "-q", str(place))
+    git(place, "init", "-q", "lib")
+    tree(place / "lib", {".gitattributes": "* filter=evil\n", "lib.c": "int x;\n"})
+    git(place / "lib", "add", ".")
+    git(place / "lib", "commit", "-qm", "lib")
+    subprocess.run([*GIT, "-C", str(place), "add", "lib"], check=True, capture_output=True)
+    git(place / "lib", "config", "filter.evil.clean", f"touch {work.parent}/ran; cat")
+    put(place / "lib/lib.c", "int y;\n")
+    assert run("worktrees").code == 0
+    assert not (work.parent / "ran").exists()

@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from patience import lines_run
 
-from interlock.services.context.imports import find_import_targets
+from interlock.services.context.imports import IncludedTexts, find_import_targets
 from interlock.services.context.memory import (
     FILE_LIMIT,
     TOTAL_LIMIT,
     find_memory_files_down_to,
-    load_all_memory_files,
+    load_memory_files,
 )
 from interlock.services.files.workspace import FolderWorkspace
 
@@ -27,7 +27,9 @@ NAMES = ["GEMINI.md", "AGENTS.md"]
 def memory(folder: Path, *roots: str) -> list[tuple[str, str]]:
     """(path, text), with paths relative to `folder`; home is `folder/home`, the root by default `folder/repo`."""
     wanted = [folder / r for r in roots or ("repo",)]
-    found = load_all_memory_files(roots=wanted, home=folder / "home", names=NAMES)
+    home, included = folder / "home", IncludedTexts()
+    files = load_memory_files(roots=wanted, home=home, names=NAMES, trusted=True, included=included)
+    found = [file for file in files if not file.unused]
     return [(f.path.relative_to(folder).as_posix(), f.text) for f in found]
 
 
