@@ -192,7 +192,8 @@ def test_a_long_run_is_a_window_and_a_large_output_is_cut(lab: Lab, person: Call
     in_order = [*(f"Turn {n}." for n in range(turns)), "Large.", "The end."]
     assert _answers(somebody) == in_order, "each once"
     many = "a = 1  # each line counts, shown or not\n" * 20_000
-    waits = lab.park("whole", "write", replies=[says("write_file", file_path="calc.py", content=many)])
+    over = says("write_file", file_path="calc.py", content=many)  # first answered with what it would change
+    waits = lab.park("whole", "write", replies=[over, over])
     somebody.do_go(f"/request/{waits}-1.1")
     somebody.do_see("h1:has-text('calc.py (+20000 −2)')")
     somebody.do_see(".diffs .plus:has-text('+20000')")
