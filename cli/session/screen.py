@@ -22,11 +22,12 @@ from interlock.cli.session.markdown_layout import (
 from interlock.cli.session.session_wording import reword_for_session
 from interlock.cli.session.terminal_output import PainterFirstLock
 from interlock.cli.session.theme import Theme
-from interlock.engine.client.event_lines import event_notice_line
+from interlock.engine.client import Decision
+from interlock.engine.client.answer_choices import Request, plan_under_review
+from interlock.engine.client.event_lines import event_notice_line, is_refused
 from interlock.state.events import (
     AgentEnd,
     AgentStart,
-    ApprovalRequired,
     Asking,
     ErrorEvent,
     Event,
@@ -44,7 +45,7 @@ from interlock.state.events import (
     ToolStart,
     ToolUse,
 )
-from interlock.state.text import sanitize_for_terminal
+from interlock.state.text import is_diff, sanitize_for_terminal
 
 STYLES = re.compile(r"(\x1b\[[\d;]*m)")
 """SGR sequences (colours, bold) as rich writes them."""
@@ -87,8 +88,8 @@ class Screen:
         self._waits = False
         """The last drive ended because a person must decide."""
         self._warned: set[str] = set()
-        self._previewed: set[int] = set()
-        """Hashes of diffs already shown when the person was asked about them."""
+        self._decided: dict[tuple[str, str], bool] = {}
+        """Sub-agent and id of each call that the person decided on here → whether its success adds nothing to that."""
 
     @contextmanager
     def _lock_and_notify(self) -> Generator[None]:
@@ -163,11 +164,29 @@ class Screen:
         """Show a complete text the way answers are shown."""
         with self._lock_and_notify():
             self._finish_answer()
-            stream = MarkdownStream(self._make_markdown_layout())
-            self._append_block(
-                [*stream.feed(sanitize_for_terminal(text)), *stream.finish()], "answer", is_separated=True
-            )
+            self._append_block(self._layout_markdown_lines(text), "answer", is_separated=True)
             self._kind = "answered"
+
+    def layout_markdown(self, text: str) -> list[Text]:
+        """A complete text the way answers are shown, at this width."""
+        with self._lock:
+            return self._layout_markdown_lines(text)
+
+    def _layout_markdown_lines(self, text: str) -> list[Text]:
+        stream = MarkdownStream(self._make_markdown_layout())
+        return [*stream.feed(sanitize_for_terminal(text)), *stream.finish()]
+
+    def show_decided(self, requests: Sequence[Request], decisions: Sequence[Decision], line: str) -> None:
+        """Show in one line how requests were decided, and an approved plan; their calls' results add nothing to it."""
+        with self._lock_and_notify():
+            for request in requests:
+                says_all = bool(is_diff(request["preview"]) or plan_under_review(request))
+                call = (str(request.get("agent") or ""), str(request["call"]))
+                self._decided[call] = says_all or request["kind"] == "question"
+            self._finish_answer()
+            if (plan := plan_under_review(requests[0])) and decisions[0].choice not in ("reject", "cancel"):
+                self._append_block(self._layout_markdown_lines(plan), "answer", is_separated=True)
+            self._show_text_lines(line, "" if line.startswith("✓") else "dim")
 
     def show_renderable(self, renderable: RenderableType) -> None:
         """Show a rich table, diff or Markdown at this width; a text's lines are wrapped with a hanging indent."""
@@ -271,8 +290,6 @@ class Screen:
                 self._collect_thought(event)
             case ToolUse() | ToolStart() | ToolOutput() | ToolResultEvent():
                 self._handle_call_event(event)
-            case ApprovalRequired():
-                self._previewed.add(hash(event.preview))
             case AgentStart():
                 self._ensure_progress().record_agent_start(event, self._clock())
             case AgentEnd():
@@ -359,8 +376,11 @@ class Screen:
             return
         if event.agent and well and not event.diff and not (printed and printed.lines):
             return  # a sub-agent's exploring belongs to its own line
+        says_all = self._decided.pop((event.agent, event.tool_id), None)
+        if says_all is not None and (is_refused(event) or (well and says_all)):
+            return  # the decision's own line says it
         self._append_block(blocks.call_result_lines(event, printed, self.width), "line")
-        if event.diff and hash(event.diff) not in self._previewed:
+        if event.diff:
             self._append_block(blocks.diff_lines(event.diff, self.width), "line")
 
     def _replace_todos(self, event: ToolResultEvent, todos: Sequence[blocks.Todo]) -> None:

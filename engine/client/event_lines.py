@@ -26,6 +26,9 @@ from interlock.state.events import (
 from interlock.state.loop_check import RAN_ON
 from interlock.state.text import format_count, format_diff_stat, format_duration, to_one_line
 
+_NEVER_RAN = "Cancelled before it ran"
+"""How the model's text on a call begins that a person cancelled before it ran."""
+
 
 def call_summary_line(event: ToolUse | ToolStart | ToolResultEvent) -> str:
     """The call's summary, with the sub-agent that made it."""
@@ -40,9 +43,19 @@ def call_result_facts(event: ToolResultEvent) -> Iterator[str]:
         yield format_duration(event.duration_ms / 1000)
 
 
+def is_refused(event: ToolResultEvent) -> bool:
+    """Whether a person refused the call, which is no failure."""
+    return (event.error or {}).get("type") == "rejected"
+
+
 def _failure_reason(event: ToolResultEvent) -> str:
     if event.status == "success":
         return ""
+    if is_refused(event):
+        why = to_one_line((event.error or {}).get("why", ""))
+        return f"refused: {why}" if why else "refused"
+    if event.status == "cancelled":
+        return "cancelled, nothing changed" if event.output.startswith(_NEVER_RAN) else "cancelled"
     return to_one_line((event.error or {}).get("message") or event.output or event.status)
 
 

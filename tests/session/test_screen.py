@@ -10,7 +10,7 @@ from rich.table import Table
 from interlock.cli.session.decision_panel import request_text as approval
 from interlock.cli.session.screen import Screen
 from interlock.cli.session.theme import THEMES
-from interlock.engine.client.requests import plan_under_review
+from interlock.engine.client.answer_choices import plan_under_review
 from interlock.state import events as ev
 
 SGR = re.compile(r"\x1b\[[0-9;]*m")
