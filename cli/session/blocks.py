@@ -223,6 +223,16 @@ def failure_or_cancellation_lines(event: Result, tokens: int) -> Iterator[Text]:
         yield Text(f"  Go on with a prompt here, or later with: {event.resume_command}", "dim")
 
 
+_LONG_S = 1.0
+"""Seconds from which the end of a turn says how long it took."""
+
+
+def duration_lines(seconds: float) -> Iterator[Text]:
+    """How long a turn took that ended well."""
+    if seconds >= _LONG_S:
+        yield Text(f"Took {format_duration(seconds)}", "dim")
+
+
 def _usage_facts(stats: Mapping[str, Any], tokens: int) -> Iterator[str]:
     total = int(stats.get("total_tokens") or tokens)
     if total:
@@ -359,6 +369,7 @@ class DriveProgress:
         doing = self.doing or (f"running {format_count(running, 'call')}" if running else "thinking")
         facts = [format_elapsed(now - self.since)] if now - self.since >= 1 else []
         facts += [f"{format_compact_number(self.tokens)} tokens"] if self.tokens else []
+        facts.append("Esc stops")
         frame = _FRAMES[int(now / _FRAME_S) % len(_FRAMES)]
         tail = "".join(f" · {fact}" for fact in facts)
         return clip_to_width(Text.assemble((frame, "accent"), f" {doing}", (tail, "dim")), width)
@@ -371,7 +382,7 @@ def describe_model_stage(event: Asking) -> str:
     texts = {
         "connecting": f"connecting to {model}",
         "reading": f"{model} is reading {size}",
-        "thinking": "thinking",
+        "thinking": f"{model} is thinking",
     }
     return texts[event.stage]
 

@@ -24,7 +24,8 @@ from interlock.cli.session.terminal_output import PainterFirstLock
 from interlock.cli.session.theme import Theme
 from interlock.engine.client import Decision
 from interlock.engine.client.answer_choices import Request, plan_under_review
-from interlock.engine.client.event_lines import event_notice_line, is_refused
+from interlock.engine.client.event_lines import event_notice_line, is_refused, retry_line
+from interlock.state.errors import ENDED_WELL
 from interlock.state.events import (
     AgentEnd,
     AgentStart,
@@ -85,6 +86,10 @@ class Screen:
         self._todos: Sequence[blocks.Todo] = ()
         self._asked: dict[tuple[str, str], Sequence[blocks.Todo]] = {}
         """Todo lists of calls still in flight."""
+        self._refused_here = False
+        """The person refused a call of this turn here: its end needs no other word on it."""
+        self._worked_s = 0.0
+        """Seconds of this turn so far, without those of waiting for the person."""
         self._waits = False
         """The last drive ended because a person must decide."""
         self._warned: set[str] = set()
@@ -183,6 +188,7 @@ class Screen:
                 says_all = bool(is_diff(request["preview"]) or plan_under_review(request))
                 call = (str(request.get("agent") or ""), str(request["call"]))
                 self._decided[call] = says_all or request["kind"] == "question"
+            self._refused_here = self._refused_here or line.startswith("–")
             self._finish_answer()
             if (plan := plan_under_review(requests[0])) and decisions[0].choice not in ("reject", "cancel"):
                 self._append_block(self._layout_markdown_lines(plan), "answer", is_separated=True)
@@ -270,7 +276,9 @@ class Screen:
         return lines
 
     def _handle_event(self, event: Event) -> None:
-        if line := event_notice_line(event, verbose=False):
+        if isinstance(event, Retry) and self._progress:
+            self._progress.doing = retry_line(event)  # each retry rewrites this line
+        elif line := event_notice_line(event, verbose=False):
             self._show_text_lines(line, "warn" if isinstance(event, Retry | InvalidStream) else "dim")
         match event:
             case Init():
@@ -396,10 +404,17 @@ class Screen:
         self._waits = event.status == "waiting"
         if unsaid:
             self.show_markdown(unsaid)
-        ending = blocks.failure_or_cancellation_lines(event, self._progress.tokens if self._progress else 0)
+        tokens = self._progress.tokens if self._progress else 0
+        is_told = self._refused_here and (event.error or {}).get("type") == "refused"
+        ending = () if is_told else blocks.failure_or_cancellation_lines(event, tokens)
         self._append_block(
             (part for line in ending for part in wrap_with_hanging_indent(line, self.width)), "line"
         )
+        self._worked_s += int(event.stats.get("elapsed_ms") or 0) / 1000
+        if not self._waits:
+            if is_told or event.status in ENDED_WELL:
+                self._append_block(blocks.duration_lines(self._worked_s), "took", is_separated=True)
+            self._refused_here, self._worked_s = False, 0.0
         for warning in event.warnings:
             if warning not in self._warned:
                 self._show_text_lines(f"warning: {to_one_line(warning)}", "warn")

@@ -151,7 +151,8 @@ def _choice_scope(request: Request, choice: "Choice") -> str:
     if len(scope) <= _LONGEST_SCOPE or not scope.startswith("exactly ") or "(also " in scope:
         return scope
     where = ", in this folder"
-    return "exactly what is shown" + where * scope.endswith(where)
+    what = "these commands" if "` and `" in scope else "this command"
+    return f"exactly {what}" + where * scope.endswith(where)
 
 
 def choices_by_key(request: Request) -> dict[str, AnswerChoice]:

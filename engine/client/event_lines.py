@@ -1,6 +1,7 @@
 """event_lines: what is said of an event, and of how a call ended, wherever it is shown."""
 
 import json
+import re
 from collections.abc import Iterator
 
 from interlock.state.events import (
@@ -43,6 +44,19 @@ def call_result_facts(event: ToolResultEvent) -> Iterator[str]:
         yield format_duration(event.duration_ms / 1000)
 
 
+_ANSWERED = re.compile(r"Model '([^']+)' answered (\d+)")
+_BUSY = {"429": "is rate-limited", "503": "is overloaded", "529": "is overloaded"}
+"""HTTP status of a provider → what it means for its model."""
+
+
+def retry_line(event: Retry) -> str:
+    """`gemini-2.5-pro is rate-limited; retry 2 in 3 s`."""
+    found = _ANSWERED.match(event.reason)
+    known = _BUSY.get(found[2]) if found else None
+    why = f"{found[1]} {known}" if found and known else to_one_line(event.reason, 120).rstrip(".")
+    return f"{why}; retry {max(event.attempt - 1, 1)} in {format_duration(event.delay_s)}"
+
+
 def is_refused(event: ToolResultEvent) -> bool:
     """Whether a person refused the call, which is no failure."""
     return (event.error or {}).get("type") == "rejected"
@@ -75,8 +89,7 @@ def event_notice_line(event: Event, verbose: bool) -> str:
     """The event's notice in one line; empty: none."""
     match event:
         case Retry():
-            reason = to_one_line(event.reason)
-            return f"… asking again in {format_duration(event.delay_s)}: {reason} (attempt {event.attempt})"
+            return f"… {retry_line(event)}"
         case InvalidStream():
             return f"… the answer was incomplete: {to_one_line(event.reason)}"
         case LoopDetected():

@@ -72,11 +72,11 @@ def test_it_says_what_a_person_could_answer_and_why_not_always(check, tmp_path: 
         *("proceed_once", "proceed_always", "proceed_always_and_save", "modify", "reject", "cancel")
     ]
     assert asked["always"]["commands"] == ["npm test"]
-    assert asked["covers"] == "`npm test` (also with flags of output)"
+    assert asked["covers"] == "`npm test` (also output flags)"
     dangerous = check("run_shell_command", command("rm -rf x"))
     assert "proceed_always" not in dangerous["choices"]
-    assert dangerous["reason"] == "`rm -rf x` deletes recursively; that asks even where a rule allows it."
-    assert dangerous["not_always"] == "A dangerous form asks every time: it deletes recursively."
+    assert dangerous["reason"] == "`rm -rf x` deletes recursively, which always needs approval."
+    assert dangerous["not_always"] == "It deletes recursively, which always needs approval."
     hidden = check("run_shell_command", command("eval $x"))
     assert hidden["unseen"] == "it runs something that is only known when it runs"
     assert hidden["not_always"].startswith("Not all that it runs can be seen")

@@ -58,7 +58,7 @@ def test_a_run_parks_is_decided_one_by_one_and_goes_on(run: Run, tmp_path: Path)
     assert f"interlock resume {name} --approve 2\n" in half.err, "what is decided keeps its number"
     done = run("resume", "latest", "--reject", "2", "--reason", "not b")
     assert (done.code, done.out) == (0, "Both are done.\n")
-    assert "warning: 'write_file' was refused by a person" in done.err
+    assert "refused 'write_file'" in done.err
     assert "✓ Write a.txt · +1" in done.err
     assert Path("a.txt").read_text() == "one\n"
     assert not Path("b.txt").exists()

@@ -12,7 +12,7 @@ def test_init_shows_the_file_first_and_the_conversation_goes_on_as_it_was(folder
     written = edit("# Demo\n\nOne module.\n", "GEMINI.md")
     replies = [{**written, "expect": "the owners"}, {"text": "It holds the module."}]
     with opens(replies, rows=40) as terminal:
-        terminal.say("/init name the owners", then="[y] yes")
+        terminal.say("/init name the owners", then="[y] Yes")
         terminal.waits_for("One module.")
         assert not (folder / "GEMINI.md").exists()
         terminal.press("y", then="It holds the module.")
@@ -29,7 +29,7 @@ def test_a_session_that_waits_rings_once_and_says_what_could_not_be_sent(folder:
     with opens([edit(), {"text": "It is written."}]) as terminal:
         terminal.waits_for("›")
         assert b"\a" not in terminal.written
-        terminal.say("write notes.txt", then="[y] yes")
+        terminal.say("write notes.txt", then="[y] Yes")
         terminal.waits_for("general.notify.command: exit 3. no luck")
         rung = b"\a\x1b]9;Interlock waits: write notes.txt: write_file notes.txt\a"
         assert terminal.written.count(rung) == 1
