@@ -1211,7 +1211,7 @@ def test_each_node_asks_its_own_question_and_values_that_are_no_json_are_shown_a
     put(Path("rare.py"), RARE)
     begun = run("run", "rare.py:graph", "--input", '{"topics": ["tea"]}', "--verbose")
     assert begun.code == 75 and '… {"progress": "planning"}' in begun.err
-    assert "question: How deep for tea? options: - deep - shallow " in begun.err
+    assert "Question: How deep for tea? options: - deep - shallow " in begun.err
     (row,) = run("runs", "--json").json
     assert row["title"] == '{"topics": ["tea"]}'
     assert 'research["research ×1: waits here"]' in run("diagram", "--run", "latest").out

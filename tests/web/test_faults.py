@@ -276,13 +276,17 @@ _NOTES = """
 """
 
 
-def test_each_button_and_key_says_which_later_calls_it_allows(lab: Lab, person: Callable[..., Person]) -> None:
+def test_each_button_and_key_says_which_later_calls_it_allows(
+    lab: Lab, person: Callable[..., Person]
+) -> None:
     run = lab.park("scope", "fix it", script="edit")
     somebody = person()
     somebody.do_go("/")
     card = f"[data-run='{run}']"
     somebody.do_see(f"{card} [data-key='a']:has-text('Yes to all edits in this run')")
-    assert not somebody.page.is_visible(f"{card} [data-key='s']"), "at most four choices, and the rest behind ?"
+    assert not somebody.page.is_visible(f"{card} [data-key='s']"), (
+        "at most four choices, and the rest behind ?"
+    )
     somebody.do_press("j ?")
     somebody.do_see(f"{card} [data-key='s']:has-text('in this folder')")
     ways = waiting(somebody, run)[0]["asked"]["ways"]
