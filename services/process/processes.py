@@ -161,7 +161,9 @@ class SupervisedProcesses:
                 f"Command {label!r} could not be started: {_describe_start_error(error)}."
             ) from error
 
-    async def start_with_pipes(self, argv: Sequence[str], *, cwd: Path, env: Mapping[str, str]) -> StdioProgram:
+    async def start_with_pipes(
+        self, argv: Sequence[str], *, cwd: Path, env: Mapping[str, str]
+    ) -> StdioProgram:
         """Start a program that reads and writes messages, in the sandbox if there is one. Raises `RunError`."""
 
         async def attempt(stack: ExitStack, last: bool) -> StdioProgram:
