@@ -101,10 +101,10 @@ class ProblemFinder(Protocol):
         """Return whether any server checks files of this name, installed or not."""
         ...
 
-    def start_check(self, path: Path, before: str | None, after: str) -> asyncio.Task[str]:
+    def start_check(self, path: Path, before: str | None, after: str) -> asyncio.Task[str | None]:
         """Compare a file's text before (None: no file) and after an edit; what is on the disk doesn't matter.
 
-        The task returns lines for the model, or an empty string. It doesn't raise.
+        The task returns lines for the model, or an empty string; None: no server is installed. It doesn't raise.
         """
         ...
 

@@ -1,6 +1,7 @@
 """server: one language server: its start, the texts that it has, and what it finds in them."""
 
 import asyncio
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,9 +19,18 @@ from interlock.services.process.stdio_program import StdioProgram
 from interlock.state.text import dict_or_empty, list_or_empty
 
 _ANSWER_S = 30.0
-"""Seconds until a server that says nothing is given up (opencode: 45 for the start, 10 for an answer)."""
-_QUIET_S = 0.15
-"""Servers publish what they find in pieces: seconds of silence that end an answer (opencode: 0.15)."""
+"""Seconds until a server that doesn't answer is given up (opencode: 45 for the start, 10 for an answer)."""
+_SILENCE_S, _USUAL_SILENCE_S = 10.0, 2.0
+"""Seconds without a word about a file until a server is asked whether it is alive: at first, and once it was.
+
+Some publish nothing about a file without problems, as typescript-language-server 6.0.
+"""
+_QUIET_S, _QUIET_WITHOUT_VERSIONS_S = 0.15, 0.5
+"""Servers publish what they find in pieces: seconds of silence that end an answer (opencode: 0.15).
+
+Without the text's version a piece can be about the text before. typescript-language-server 6.0 sends such, and took 0.3 s
+between two of them on two busy cores.
+"""
 _RETRY_S = 0.1
 _RETRIED = (-32801, -32802)
 """Errors of the protocol that mean: the server had other work, ask again (content modified, server cancelled)."""
@@ -35,6 +45,8 @@ class _Document:
     published: list[Any] = field(default_factory=list[Any])
     is_published: bool = False
     """The server published something about this version."""
+    is_versioned: bool = False
+    """What it publishes names the version."""
     problems: list[Problem] | None = None
     """What the server found in the text; None: it hasn't said yet."""
 
@@ -54,6 +66,7 @@ class LanguageServer:
         self._news = asyncio.Event()
         self._pull_ids: list[str | None] = []
         """Kinds of problems that the server wants to be asked for; None: the one without a name."""
+        self._silence_s = _SILENCE_S
         self._units = types.PositionEncodingKind.Utf16
         for method, handle in (
             ("textDocument/publishDiagnostics", self._take_published),
@@ -81,16 +94,19 @@ class LanguageServer:
         except JsonRpcException as error:
             raise ServerLostError(f"it doesn't start: {error}") from error
         able = dict_or_empty(dict_or_empty(answer).get("capabilities"))
-        if isinstance(units := able.get("positionEncoding"), str) and units in set(
-            types.PositionEncodingKind
-        ):
-            self._units = types.PositionEncodingKind(units)
+        with suppress(ValueError):  # it says nothing, or what the protocol doesn't know: the default counts
+            self._units = types.PositionEncodingKind(able.get("positionEncoding"))
         if able.get("diagnosticProvider"):
             self._pull_ids.append(dict_or_empty(able["diagnosticProvider"]).get("identifier"))
         self._rpc.notify(types.INITIALIZED, types.InitializedParams())
         if settings := self._installed.settings():
             params = types.DidChangeConfigurationParams(settings=settings)
             self._rpc.notify(types.WORKSPACE_DID_CHANGE_CONFIGURATION, params)
+
+    def known_problems(self, path: Path, text: str) -> list[Problem] | None:
+        """Return what the server found in a text of a file when it was last asked; None: it wasn't asked."""
+        document = self._documents.get(str(path))
+        return document.problems if document and document.text == text else None
 
     async def find_problems(self, path: Path, text: str, *, again: bool = False) -> list[Problem]:
         """Return the errors that the server finds in a text of a file, whatever is on the disk.
@@ -140,18 +156,30 @@ class LanguageServer:
 
     async def _pull_or_wait_for_published(self, path: Path, document: _Document) -> list[Any]:
         """Return what the server answers; what it publishes by itself is in `document` then."""
-        while not (self._pull_ids or document.is_published):  # it may say later that it wants to be asked
-            await self._wait_for_news()
+        try:
+            async with asyncio.timeout(self._silence_s):
+                while not (
+                    self._pull_ids or document.is_published
+                ):  # it may say later that it wants to be asked
+                    await self._wait_for_news()
+        except TimeoutError:
+            await self._require_life_sign()
+            self._silence_s = _USUAL_SILENCE_S
         if self._pull_ids:
             return await self._pull(path)
-        await self._wait_until_quiet()
+        await self._wait_until_quiet(_QUIET_S if document.is_versioned else _QUIET_WITHOUT_VERSIONS_S)
         return []
 
-    async def _wait_until_quiet(self) -> None:
+    async def _require_life_sign(self) -> None:
+        """Wait for an answer to a request that no server knows. Raise `ServerLostError`, or `TimeoutError` later."""
+        with suppress(JsonRpcException):
+            await self._rpc.request("$/interlock/alive", None)
+
+    async def _wait_until_quiet(self, quiet_s: float) -> None:
         """Return when the server has been silent for a moment, and does no other work."""
         while True:
             try:
-                async with asyncio.timeout(_QUIET_S):
+                async with asyncio.timeout(quiet_s):
                     await self._wait_for_news()
             except TimeoutError:
                 if not self._busy:
@@ -197,7 +225,7 @@ class LanguageServer:
         if document is None or params.get("version") not in (None, document.version):
             return
         document.published = list_or_empty(params.get("diagnostics"))
-        document.is_published = True
+        document.is_published, document.is_versioned = True, params.get("version") is not None
         self._news.set()
 
     def _take_progress(self, params: Any) -> None:
@@ -246,9 +274,7 @@ def _parse_problem(item: dict[str, Any], lines: list[str], codec: PositionCodec)
         return None
     column = codec.position_from_client_units(lines, types.Position(line, max(units, 0))).character
     code, source = item.get("code"), item.get("source")
-    return Problem(
-        line, column, message, "" if code is None else str(code), source if isinstance(source, str) else ""
-    )
+    return Problem(line, column, message, str(code or ""), source if isinstance(source, str) else "")
 
 
 def _path_of_uri(uri: Any) -> str:

@@ -47,12 +47,12 @@ class LanguageServers:
     ) -> None:
         self._finder, self._processes, self._display_path, self._emit = finder, processes, display_path, emit
         self._started: dict[tuple[str, Path], _Started] = {}
-        self._checks: set[asyncio.Task[str]] = set()
+        self._checks: set[asyncio.Task[str | None]] = set()
 
     def has_server_for(self, path: Path) -> bool:
         return self._finder.has_server_for(path)
 
-    def start_check(self, path: Path, before: str | None, after: str) -> asyncio.Task[str]:
+    def start_check(self, path: Path, before: str | None, after: str) -> asyncio.Task[str | None]:
         """See `ProblemFinder.start_check`."""
         task = asyncio.create_task(self._check(path, before, after))
         self._checks.add(task)
@@ -66,11 +66,13 @@ class LanguageServers:
         await asyncio.gather(*self._checks, return_exceptions=True)
         await asyncio.gather(*(self._end(started) for started in self._started.values()))
 
-    async def _check(self, path: Path, before: str | None, after: str) -> str:
+    async def _check(self, path: Path, before: str | None, after: str) -> str | None:
         if max(len(before or ""), len(after)) > _LARGEST:
             return ""
         installed = await asyncio.to_thread(self._finder.find_servers, path)
         servers = [self._get_or_start(one) for one in installed]
+        if all(one.is_lost for one in servers):
+            return None
         found = await asyncio.gather(*(self._check_with(one, path, before, after) for one in servers))
         problems = [problem for some in found for problem in some]
         return describe_problems(self._display_path(path), problems) if problems else ""
@@ -134,16 +136,18 @@ async def _find_what_edit_brought(
 ) -> list[Problem]:
     """Return problems that the server finds in `after`, and not in `before`.
 
-    What looks new is compared once more: the first answer of a server that is still reading the project can be
-    incomplete, and one about the text before can arrive after the next was sent.
+    What looks new is looked at once more, in both texts: the first answer of a server that is still reading the project
+    can be incomplete, and one about the text before can arrive after the next was sent.
     """
     server.close_removed_files()
-    old = [] if before is None else await server.find_problems(path, before)
+    known = None if before is None else server.known_problems(path, before)
     found = await server.find_problems(path, after)
-    new = await asyncio.to_thread(find_new_problems, old, before or "", found, after) if found else []
-    if not new or before is None:
-        return new
+    if not found or before is None:
+        return found
+    new = found if known is None else await asyncio.to_thread(find_new_problems, known, before, found, after)
+    if not new:
+        return []
     old = await server.find_problems(path, before, again=True)
     found = await server.find_problems(path, after, again=True)
     confirmed = await asyncio.to_thread(find_new_problems, old, before, found, after)
-    return [problem for problem in new if problem in confirmed]
+    return [problem for problem in confirmed if problem in new]
