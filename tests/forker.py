@@ -21,6 +21,7 @@ def main(terminal: str, program: str, *arguments: str) -> int:
     from interlock.cli.warm.fork_client import FORKER
 
     FORKER.adopt_server(socket.socket(fileno=3))
+    import_module("interlock.services.language_servers.table").merge_server_settings = dict  # as `safety.py`
     if "PATIENT" in os.environ:  # a busy machine takes longer than a person should wait for a collector
         from patience import HANG_S
 

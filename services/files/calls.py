@@ -38,7 +38,7 @@ from interlock.state.seen import ChangedFile, SeenFile, SeenFiles
 from interlock.state.tooling import FileChange, ProblemFinder, TargetFile, Tool, ToolContext, ToolRun
 from interlock.state.workspace import OpenDirEntry, PathRefused, Workspace
 from interlock.tools.file_content import alike_files_pattern, decode_text_file, hide_escaped_bytes
-from interlock.tools.new_problems import describe_new_problem
+from interlock.tools.new_problems import describe_new_problem, describe_new_syntax_error
 from interlock.tools.stale_files import diff_since_seen, make_seen_file
 from interlock.tools.workspace_files import prepare_write_target, read_file_bytes, stat_refusing_links
 
@@ -58,7 +58,7 @@ class _UntoldCheck:
 
     before: str | None
     """The text that it compares with."""
-    check: asyncio.Task[str]
+    check: asyncio.Task[str | None]
 
 
 @dataclass(frozen=True)
@@ -133,19 +133,26 @@ class FileWriteCalls:
         if not context.settings.tools.diagnostics:
             return planned
         problem = await asyncio.to_thread(describe_new_problem, change.path, change.before, change.after)
-        problem = problem or await self._find_problems_with_servers(change)
+        if not problem:
+            problem = await self._find_problems_with_servers(change)
+        if problem is None:
+            problem = await asyncio.to_thread(
+                describe_new_syntax_error, change.path, change.before, change.after
+            )
         return planned.model_copy(update={"message": f"{planned.message}\n{problem}"}) if problem else planned
 
-    async def _find_problems_with_servers(self, change: FileChange) -> str:
+    async def _find_problems_with_servers(self, change: FileChange) -> str | None:
         """Return what language servers find within `LONGEST_CHECK_S`; what they find later, `take_late_problems` does.
+
+        None: no server checks the file.
 
         An edit of a file whose last check isn't told yet takes its place: both are compared with the text before both.
         """
         path, finder = Path(change.path), self.problem_finder
-        if finder is None or not finder.has_server_for(path) or change.before == change.after:
-            return ""
+        if finder is None or not finder.has_server_for(path):
+            return None
         before, after = await asyncio.to_thread(self._decode_change, path, change)
-        if after is None:
+        if after is None or before == after:
             return ""
         if untold := self._untold.pop(path, None):
             untold.check.cancel()

@@ -20,7 +20,7 @@ from interlock.state.text import dict_or_empty, list_or_empty
 
 _ANSWER_S = 30.0
 """Seconds until a server that doesn't answer is given up (opencode: 45 for the start, 10 for an answer)."""
-_SILENCE_S, _USUAL_SILENCE_S = 10.0, 2.0
+_SILENCE_S, _USUAL_SILENCE_S = 5.0, 2.0
 """Seconds without a word about a file until a server is asked whether it is alive: at first, and once it was.
 
 Some publish nothing about a file without problems, as typescript-language-server 6.0.
@@ -28,8 +28,8 @@ Some publish nothing about a file without problems, as typescript-language-serve
 _QUIET_S, _QUIET_WITHOUT_VERSIONS_S = 0.15, 0.5
 """Servers publish what they find in pieces: seconds of silence that end an answer (opencode: 0.15).
 
-Without the text's version a piece can be about the text before. typescript-language-server 6.0 sends such, and took 0.3 s
-between two of them on two busy cores.
+Without the text's version a piece can be about the text before: typescript-language-server 6.0 sends such pieces, and
+0.15 s of silence missed some.
 """
 _RETRY_S = 0.1
 _RETRIED = (-32801, -32802)
@@ -96,8 +96,8 @@ class LanguageServer:
         able = dict_or_empty(dict_or_empty(answer).get("capabilities"))
         with suppress(ValueError):  # it says nothing, or what the protocol doesn't know: the default counts
             self._units = types.PositionEncodingKind(able.get("positionEncoding"))
-        if able.get("diagnosticProvider"):
-            self._pull_ids.append(dict_or_empty(able["diagnosticProvider"]).get("identifier"))
+        if isinstance(provider := able.get("diagnosticProvider"), dict):
+            self._pull_ids.append(dict_or_empty(provider).get("identifier"))
         self._rpc.notify(types.INITIALIZED, types.InitializedParams())
         if settings := self._installed.settings():
             params = types.DidChangeConfigurationParams(settings=settings)

@@ -10,6 +10,7 @@ from shutil import which
 from typing import Any
 
 from interlock.state.settings import LanguageServer
+from interlock.state.text import dict_or_empty
 
 _LOCAL_PROGRAMS = ("node_modules/.bin", ".venv/bin", "venv/bin", "vendor/bin")
 """Where projects keep programs of their own, relative to a folder of theirs."""
@@ -38,19 +39,30 @@ def _load_toml(name: str) -> Mapping[str, Any]:
 def merge_server_settings(changes: Mapping[str, LanguageServer]) -> dict[str, LanguageServer]:
     """Return the servers that count, in the order in which they are preferred: those that settings add, then the table.
 
-    Settings for a server of the table change only the fields that they name.
+    Settings for a server of the table change only the fields, and keys in them, that they name.
     """
     table = load_server_table()
     added = {name: server for name, server in changes.items() if name not in table}
     changed = {
-        name: server.model_copy(update=_set_fields(changes[name])) if name in changes else server
+        name: _change_server(server, changes[name]) if name in changes else server
         for name, server in table.items()
     }
     return {name: server for name, server in {**added, **changed}.items() if not server.disabled}
 
 
-def _set_fields(server: LanguageServer) -> dict[str, Any]:
-    return {field: getattr(server, field) for field in server.model_fields_set}
+def _change_server(server: LanguageServer, changes: LanguageServer) -> LanguageServer:
+    return LanguageServer.model_validate(
+        _merge_objects(server.model_dump(), changes.model_dump(exclude_unset=True))
+    )
+
+
+def _merge_objects(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
+    both = {
+        key: _merge_objects(dict_or_empty(old.get(key)), dict_or_empty(value))
+        for key, value in new.items()
+        if isinstance(value, dict)
+    }
+    return {**old, **new, **both}
 
 
 def language_of(path: Path) -> str:
