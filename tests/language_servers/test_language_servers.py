@@ -161,7 +161,7 @@ def test_settings_change_the_named_fields_of_a_known_server_and_prefer_new_ones(
     servers = merge_server_settings(
         {name: LanguageServer.model_validate(one) for name, one in changes.items()}
     )
-    assert [*servers][0] == "new" and "ruff" not in servers
+    assert next(iter(servers)) == "new" and "ruff" not in servers
     python = {"pythonPath": "{python}", "analysis": {"typeCheckingMode": "strict"}}
     assert servers["pyright"].settings == {"python": python} and servers["pyright"].suffixes == [
         ".py",
