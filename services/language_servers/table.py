@@ -58,9 +58,9 @@ def _change_server(server: LanguageServer, changes: LanguageServer) -> LanguageS
 
 def _merge_objects(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
     both = {
-        key: _merge_objects(dict_or_empty(old.get(key)), dict_or_empty(value))
+        key: _merge_objects(dict_or_empty(old.get(key)), objects)
         for key, value in new.items()
-        if isinstance(value, dict)
+        if (objects := dict_or_empty(value))
     }
     return {**old, **new, **both}
 
