@@ -38,11 +38,15 @@ def main(terminal: str, program: str, *arguments: str) -> int:
 
 
 def everything() -> None:
-    """Import all modules of ours, and packages that they import where they use them: servers, workers, MCP."""
+    """Import all modules of ours whose packages are installed, and those that some import late: servers, workers."""
     for room in sorted(path.parent.name for path in ROOT.glob("*/py.typed")):
         package = import_module(f"interlock.{room}")
         for module in walk_packages(package.__path__, f"{package.__name__}."):
-            import_module(module.name)
+            try:
+                import_module(module.name)
+            except ModuleNotFoundError as error:
+                if (error.name or "").startswith("interlock"):
+                    raise
     for name in ("langchain_openai", "mcp", "procrastinate", "psycopg", "uvicorn"):
         if find_spec(name):
             import_module(name)

@@ -96,7 +96,7 @@ class LanguageServer:
         able = dict_or_empty(dict_or_empty(answer).get("capabilities"))
         with suppress(ValueError):  # it says nothing, or what the protocol doesn't know: the default counts
             self._units = types.PositionEncodingKind(able.get("positionEncoding"))
-        if isinstance(provider := able.get("diagnosticProvider"), dict):
+        if (provider := able.get("diagnosticProvider")) is not None:
             self._pull_ids.append(dict_or_empty(provider).get("identifier"))
         self._rpc.notify(types.INITIALIZED, types.InitializedParams())
         if settings := self._installed.settings():
