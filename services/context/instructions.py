@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from interlock.services.context.imports import IncludedTexts, first_omission_note
-from interlock.services.context.memory import MemoryFile, MemoryNames, load_memory_files
+from interlock.services.context.memory import UNTRUSTED, MemoryFile, MemoryNames, load_memory_files
 from interlock.services.context.nested_instructions import find_nested_instructions
 from interlock.services.context.rules import (
     AgentRule,
@@ -98,7 +98,7 @@ def describe_instructions(
 ) -> Iterator[FoundFile]:
     """Yield a row for each memory and rule file: used or not, and why not. `mode_slugs`: of existing modes."""
     found = load_instructions([root], home, settings, trusted=trusted, untrusted_parents=untrusted_parents)
-    nested = [*find_nested_instructions(root, settings, found.included)]
+    nested = [*find_nested_instructions(root, settings, found.included, trusted=trusted)]
     for file in (*found.memory, *(one for one in nested if isinstance(one, MemoryFile))):
         row = f"{_format_path_from_root(file.path, root)}: {describe_memory_file(file, root)}"
         yield FoundFile(not (file.unused or first_omission_note(file.text)), "memory", row)
@@ -193,7 +193,7 @@ def _describe_roo_rules(
         files = (
             load_rules_of_folders_or_single_file(f"-{slug}", root, home, IncludedTexts())
             if slug
-            else load_rule_files(root, home, "")
+            else load_rule_files(root, home, "", trusted=True)
         )
         used |= {file.shown for file in files}
         for file in files:
@@ -214,10 +214,11 @@ def _describe_roo_rule(
         or ("" if file.text else "it is empty")
     ):
         return FoundFile(False, "rules", f"{file.shown}: not used; {problem}")
+    if not trusted and not file.shown.startswith("~/"):
+        return FoundFile(False, "rules", f"{file.shown}: not used; {UNTRUSTED}")
     where = f"mode {mode_slug} of the task loop" if mode_slug else "every mode of the task loop"
     if mode_slug in ("", "code") and file.shown not in AGENT_FILES:
-        elsewhere = trusted or file.shown.startswith("~/")
-        where += ", every other conversation" if elsewhere else "; elsewhere once the folder is trusted"
+        where += ", every other conversation"
     return FoundFile(True, "rules", f"{file.shown}: {where}, about {estimate_tokens(file.text):,} tokens")
 
 

@@ -339,6 +339,7 @@ class WorkspaceContext:
             self.info.workspace,
             self.home,
             mode,
+            trusted=self.trusted,
             use_agent_files=self.settings.context.use_agent_rules and read.memory,
             use_rules=read.rules,
         )

@@ -1,8 +1,8 @@
 """project_files: the files of a folder that count only if it is trusted, and what each would do then."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, get_args
 
 from interlock.services.config.formats import load_dotenv
 from interlock.services.config.server_files import FORMATS
@@ -77,7 +77,11 @@ def _describe_instructions(
     chosen = settings or ContextSettings.default()
     loaded = load_instructions([root], home, chosen, trusted=True)
     found: dict[Path, ProjectFile] = {}
-    for file in (*loaded.memory, *loaded.rules, *find_nested_instructions(root, chosen, loaded.included)):
+    for file in (
+        *loaded.memory,
+        *loaded.rules,
+        *find_nested_instructions(root, chosen, loaded.included, trusted=True),
+    ):
         is_memory = isinstance(file, MemoryFile)
         row = describe_memory_file(file, root) if is_memory else describe_rule(file, root)
         base = next((above for above in root.parents if file.path.parent in (above, above / ".claude")), root)
@@ -148,8 +152,8 @@ def _other_agents_files(folder: Path) -> Iterator[Path]:
 def list_files_shown_for_trust(
     root: Path, home: Path, settings: ContextSettings | None = None
 ) -> list[ProjectFile]:
-    """What a person sees before the folder is trusted: those, what of them doesn't count, the memory files that count
-    in any folder, and the graphs that could then be run by name."""
+    """What a person sees before the folder is trusted: those, what of them doesn't count, the files of folders below
+    it, and the graphs that could then be run by name."""
     listing = root / LISTING
     graphs = [ProjectFile(listing, tuple(describe_file_effects(listing)))] if listing.is_file() else []
     definitions = {**_describe_definitions(root, home), **_describe_instructions(root, home, settings)}
@@ -168,6 +172,7 @@ def list_files_shown_for_trust(
         if file not in shown and not _is_in_home(file, root, home)
     )
     files = [*needing, *around, *definitions.values(), *without, *_hiding_files(root, read), *graphs]
+    files += _describe_unread_files(root, {file.path for file in files})
     notes = [*_notes_on_settings(root, home), *_notes_on_kinds_turned_off(root, read)]
     return [file._replace(runs=(*file.runs, *_notes_about(file.path, notes))) for file in files]
 
@@ -177,6 +182,14 @@ def _name_linked_file(file: ProjectFile, described: Path | None, root: Path) -> 
     if file.runs or described is None:
         return file
     return file._replace(runs=(f"the same file as {display_path(described, root)}",))
+
+
+def _describe_unread_files(root: Path, shown: Collection[Path]) -> Iterator[ProjectFile]:
+    """Yield other agents' files that Interlock doesn't read, each with why. `shown`: files that have a row."""
+    for kind in get_args(AgentFileKind):
+        for row, file in find_unread_agent_files(kind, root):
+            if file not in shown:
+                yield ProjectFile(file, (f"{kind}: not used; {row.unread}",))
 
 
 def _hiding_files(root: Path, read: ReadSettings) -> Iterator[ProjectFile]:
@@ -208,18 +221,19 @@ class AgentFileUse(NamedTuple):
 
 
 _KINDS_OF_SETTINGS: tuple[AgentFileKind, ...] = ("servers", "hooks", "permissions", "environment")
-_OTHER_KINDS: tuple[AgentFileKind, ...] = ("servers", "hooks", "permissions", "ignore")
+_OTHER_KINDS: tuple[AgentFileKind, ...] = ("servers", "hooks", "permissions", "ignore", "plugins")
 
 
 def describe_other_agents_files(
     root: Path, home: Path, read: ReadSettings, *, trusted: bool, servers: Mapping[str, Sequence[str]]
 ) -> Iterator[AgentFileUse]:
-    """Yield a folder's files of servers, hooks, permissions and hidden files that other agents read, used or not.
+    """Yield a folder's files of servers, hooks, permissions, hidden files and plugins that other agents read, used or
+    not.
 
     `servers`: file → its servers that count."""
     on = read.model_dump()
     for kind in _OTHER_KINDS:
-        off = "" if on[kind] else f"context.read.{kind} is false"
+        off = "" if on.get(kind, True) else f"context.read.{kind} is false"
         for _row, file in find_agent_files(kind, root):
             if kind == "ignore":
                 yield AgentFileUse(kind, file, off or "hides files from tools", used=not off)
