@@ -31,6 +31,8 @@ class FoundFile(NamedTuple):
     what: str
     text: str
     """What it is, or why it isn't used; shown to people."""
+    path: Path | None = None
+    """Where it is, of one of Roo Code's rules."""
 
 
 class Instructions(NamedTuple):
@@ -116,7 +118,7 @@ def describe_instructions(
     for row, path in find_unread_agent_files("rules", root):
         yield FoundFile(False, "rules", f"{_format_path_from_root(path, root)}: not used; {row.unread}")
     described = {rule.path for rule in others}
-    yield from _describe_roo_rules(root, home, mode_slugs, trusted, described)
+    yield from describe_roo_rules(root, home, mode_slugs, trusted, described)
 
 
 def describe_memory_file(file: MemoryFile, root: Path) -> str:
@@ -181,10 +183,11 @@ def _describe_unread_memory(root: Path, settings: ContextSettings) -> Iterator[F
                 yield FoundFile(False, "memory", f"{name}: not used; context.fileName names {said}")
 
 
-def _describe_roo_rules(
+def describe_roo_rules(
     root: Path, home: Path, mode_slugs: Collection[str], trusted: bool, described: Collection[Path]
 ) -> Iterator[FoundFile]:
-    """List the rules for each mode that has any, then those for all modes. `described`: files that have a row."""
+    """List Roo Code's rules for each mode that has any, then those for all modes. `described`: files that have a
+    row."""
     places = [base / ".roo" / "rules" for base in dict.fromkeys((home, root))]
     places += [root / name for name in RULES]
     slugs = {path.name.partition("-")[2] for p in places for path in p.parent.glob(f"{p.name}-*")}
@@ -202,7 +205,9 @@ def _describe_roo_rules(
                 yield _describe_roo_rule(file, slug, mode_slugs, trusted)
     for name in (f"{name}{suffix}" for suffix in ("", *(f"-{s}" for s in sorted(slugs))) for name in RULES):
         if name not in used and root / name not in described and (root / name).is_file():
-            yield FoundFile(False, "rules", f"{name}: not used; there are rules that come before it")
+            yield FoundFile(
+                False, "rules", f"{name}: not used; there are rules that come before it", root / name
+            )
 
 
 def _describe_roo_rule(
@@ -213,13 +218,14 @@ def _describe_roo_rule(
         or file.problem
         or ("" if file.text else "it is empty")
     ):
-        return FoundFile(False, "rules", f"{file.shown}: not used; {problem}")
+        return FoundFile(False, "rules", f"{file.shown}: not used; {problem}", file.path)
     if not trusted and not file.shown.startswith("~/"):
-        return FoundFile(False, "rules", f"{file.shown}: not used; {UNTRUSTED}")
+        return FoundFile(False, "rules", f"{file.shown}: not used; {UNTRUSTED}", file.path)
     where = f"mode {mode_slug} of the task loop" if mode_slug else "every mode of the task loop"
     if mode_slug in ("", "code") and file.shown not in AGENT_FILES:
         where += ", every other conversation"
-    return FoundFile(True, "rules", f"{file.shown}: {where}, about {estimate_tokens(file.text):,} tokens")
+    text = f"{file.shown}: {where}, about {estimate_tokens(file.text):,} tokens"
+    return FoundFile(True, "rules", text, file.path)
 
 
 def describe_unknown_mode(mode_slug: str, known_slugs: Collection[str]) -> str:

@@ -35,7 +35,8 @@ def find_nested_instructions(
         if settings.read.memory:
             for name in names.names:
                 file = folder / name
-                if not file.is_file() or names.find_replacement(file):
+                is_of_root = file.relative_to(root).as_posix() in names.names  # .claude/CLAUDE.md
+                if is_of_root or not file.is_file() or names.find_replacement(file):
                     continue
                 if trusted:
                     imports = ImportExpansion((real_path(root),), FILE_LIMIT, included)

@@ -13,11 +13,13 @@ from interlock.services.files.agent_files import (
     find_unread_agent_files,
 )
 from interlock.services.files.claude_denials import CLAUDE_SETTINGS
+from interlock.services.files.ignore import AGENT_FILES
 from interlock.services.files.protected import builtin_protected_names
 from interlock.services.files.stamps import glob_paths, path_exists, real_path
 from interlock.services.policy.rule_files import list_workspace_rule_files
 from interlock.services.trust.decisions import is_trusted
 from interlock.services.trust.file_effects import MOST_NAMED, NOT_READ, describe_file_effects
+from interlock.state.context import IGNORE_FILE
 from interlock.state.errors import ConfigError
 from interlock.state.names import LISTING
 from interlock.state.settings import ContextSettings, ReadSettings
@@ -91,7 +93,22 @@ def _describe_instructions(
         more = [f"counts if {base} is trusted, too"] if waits else []
         if file.level == "project":
             found[file.path] = ProjectFile(file.path, (f"instructions for the model: {row}", *more))
+    for rule in _describe_rules_of_modes(root, home, {*found}) if chosen.read.rules else ():
+        found.setdefault(rule.path, rule)
     return found
+
+
+def _describe_rules_of_modes(root: Path, home: Path, described: Collection[Path]) -> Iterator[ProjectFile]:
+    """Yield what Roo Code's rules come to, also those that only the task loop reads. `described`: files that have a
+    row."""
+    from interlock.services.context.instructions import describe_roo_rules
+    from interlock.services.policy.modes import load_modes
+
+    slugs = {mode.slug for mode in load_modes(root, home, trusted=True)[0].list_modes()}
+    for found in describe_roo_rules(root, home, slugs, True, described):
+        if found.path is not None and found.path.is_relative_to(root):
+            row = found.text.removeprefix(f"{display_path(found.path, root)}: ")
+            yield ProjectFile(found.path, (f"instructions for the model: {row}",))
 
 
 def _list_definition_files(root: Path, home: Path) -> list[Path]:
@@ -193,7 +210,11 @@ def _describe_unread_files(root: Path, shown: Collection[Path]) -> Iterator[Proj
 
 
 def _hiding_files(root: Path, read: ReadSettings) -> Iterator[ProjectFile]:
-    """Yield the ignore files of other agents, which count in an untrusted folder, too."""
+    """Yield the ignore files of agents, which count in an untrusted folder, too."""
+    for name in AGENT_FILES:
+        if path_exists(root / name):
+            shown = ("instructions for the model: its text, in the task loop",) if name == IGNORE_FILE else ()
+            yield ProjectFile(root / name, ("hides files from tools, trusted or not", *shown))
     does = "hides files from tools, trusted or not" if read.ignore else _describe_kind_turned_off("ignore")
     for _row, file in find_agent_files("ignore", root):
         yield ProjectFile(file, (does,))
