@@ -80,6 +80,7 @@ _LISTED = {
     "Configure": (
         ("folder", "memory [show|add|refresh]", "Show or extend the memory files, such as GEMINI.md"),
         ("auth", "auth [test|set|remove]", "Show, test, change or remove keys and model servers"),
+        ("install", "install [PART…]", "Install optional parts and packages of model providers"),
         ("doctor", "doctor [WORKFLOW]", "Check this machine, the settings and the store"),
         ("checks", "policy check TOOL JSON", "Show whether a call may run, and which rule decides"),
         ("checks", "hooks [test EVENT]", "List hooks, or show which hooks an event runs"),

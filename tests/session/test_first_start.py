@@ -127,7 +127,7 @@ def test_a_local_server_is_asked_for_its_models_and_one_that_fails_is_asked_agai
 ) -> None:
     with Terminal(folder, env={"PYTHONPATH": str(no_package(folder))}, command=FROM_NOTHING) as terminal:
         terminal.waits_for("Which one? [1]")
-        terminal.type("6\r", then="'6' is none of 1, 2, 3, 4, 5.\nWhich one? [1]")
+        terminal.type("7\r", then="'7' is none of 1, 2, 3, 4, 5, 6.\nWhich one? [1]")
         terminal.type("5\r", then="Its address [http://localhost:11434/v1]")
         terminal.type("127.0.0.1:9\r", then="Key (hidden; leave empty if none is needed)")
         terminal.press("enter")
