@@ -135,7 +135,7 @@ def ask_for_and_store_model(options: Options) -> None:
 def install_after_yes(package: str) -> None:
     """Show the command that installs a package, and run it if the person agrees. Raises `UserError` if it isn't
     installed then."""
-    from interlock.services.packages import install_command, install_packages
+    from interlock.engine.client.installation import install_command, install_packages
 
     command = install_command(package)
     print(f"This needs the package {package}, which isn't installed. Interlock would run:\n  {command}")
