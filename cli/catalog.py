@@ -37,6 +37,8 @@ _LISTED = {
     "Fleet": (
         ("fleet/", "worker", "Drive runs from the queue, on this host"),
         ("fleet/", "fleet [init]", "Show workers, jobs and open requests, or set up the database"),
+        ("top", "top", "Watch the runs that wait, run or are queued; open or stop one"),
+        ("top", "attach RUN", "Open a run in a session, whoever drives it; decide what it asks"),
         ("fleet", "logs RUN [-f]", "Print what a run did, and follow it"),
         ("fleet", "wait RUN…", "Wait until runs end or park"),
         ("fleet", "cancel RUN", "Stop a run that is driven elsewhere, or end one that waits"),
