@@ -35,18 +35,7 @@ _OWN = FOLDERS[-1]
 MEMORY_NAME = "AGENTS.md"
 SETTINGS = Path(_OWN) / "settings.json"
 State = Literal["new", "there", "same", "differs", "left out"]
-Kind = Literal[
-    "memory",
-    "rules",
-    "skills",
-    "commands",
-    "agents",
-    "servers",
-    "permissions",
-    "modes",
-    "settings",
-    "conversations",
-]
+Kind = AgentFileKind | Literal["modes", "settings", "conversations"]
 _READ_KINDS: tuple[AgentFileKind, ...] = ("memory", "rules", "skills", "commands", "agents")
 
 
@@ -342,7 +331,7 @@ def _list_read_in_place(found: AgentHome, home: Path) -> Iterator[ImportItem]:
         folders = dict.fromkeys(_top_folder(file, home, found) for file in files)
         for folder in folders:
             count = sum(_top_folder(file, home, found) == folder for file in files)
-            yield ImportItem(cast("Kind", kind), _display(folder, home), folder, "there", note=f"{count}")
+            yield ImportItem(kind, _display(folder, home), folder, "there", note=f"{count}")
     if found.folder.is_dir() and found.folder != home / found.read_below[0]:
         why = f"skills, commands and sub-agents are read from ~/{found.read_below[0]}; link it to this folder"
         yield ImportItem("skills", _display(found.folder, home), found.folder, "left out", note=why)
