@@ -9,7 +9,7 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from interlock.state.messages import DataPart
@@ -238,6 +238,14 @@ def decode_text_file(
         return None
     body = data[len(found.mark) :]
     return TextFile(found.raw, found.encoding, found.mark, body, name, conventions.line_end)
+
+
+def decode_text_start(data: bytes, conventions: FileConventions, name: str) -> TextFile | None:
+    """Decode the first bytes of a longer file, whose last character may be cut in two; None: not text."""
+    whole_lines = data[: data.rfind(b"\n") + 1] or data
+    is_wide = b"\0" in data
+    found = decode_text_file(data[: len(data) - len(data) % 4] if is_wide else whole_lines, conventions, name)
+    return found and replace(found, raw=data[len(found.mark) :].decode(found.encoding.codec, "replace"))
 
 
 def encoding_label(encoding: Encoding) -> str:

@@ -247,7 +247,8 @@ class WorkspaceIndex:
         for source in list(self._pending or ())[:_BATCH_FILES]:
             self._check()
             data = read_source(self._workspace, source.path)
-            self._batch.append(prepare_file_for_index(source, data or b"", self._redact))
+            conventions = self._workspace.read_conventions(self._workspace.root / source.path)
+            self._batch.append(prepare_file_for_index(source, data or b"", self._redact, conventions))
             size += len(data or b"")
             if size > _BATCH_BYTES:
                 break
