@@ -9,7 +9,7 @@ from pathlib import PurePath
 from langgraph.runtime import Runtime
 from pydantic import BaseModel
 
-from interlock.nodes.guessed_encodings import encoding_note
+from interlock.nodes.guessed_encodings import ask_about_guessed_encoding, encoding_note
 from interlock.nodes.helper_model import HelperAnswer, T, ask_json, build_question_messages, parse_json_as
 from interlock.nodes.requests import rejection_result, require_request_and_answer, write_and_emit_request
 from interlock.nodes.tools_results import (
@@ -505,6 +505,7 @@ async def check_rights(state: EditState, runtime: Runtime[Deps]) -> EditState:
     verdict = await deps.policy.decide_by_rules_and_checkers(
         call, "write", mode, deps.approvals.list_session_rules()
     )
+    verdict = await ask_about_guessed_encoding(deps, call, verdict, mode, [], None)
     record_call_decision(runtime, key, policy_decision_record(verdict, mode))
     if verdict.decision == "deny":
         text = load_prompt("run/call_denied").render(

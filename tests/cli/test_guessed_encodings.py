@@ -34,6 +34,26 @@ def test_approving_an_edit_confirms_the_encoding_for_files_like_it(run: Run, tmp
         assert (work / name).read_bytes() == GBK.replace(b"20", "20度".encode("gbk"))
 
 
+def test_where_edits_need_no_approval_the_first_with_a_guess_does_and_a_replay_asks_the_same(
+    run: Run, tmp_path: Path
+) -> None:
+    for name in ("a.txt", "b.txt"):
+        (tmp_path / "work" / name).write_bytes(GBK)
+    replies = [
+        tools(edit("a.txt", "=20", "=2")),
+        tools(edit("a.txt", "=2", "=20度"), expect="Edited 'a.txt'"),
+        tools(edit("b.txt", "=20", "=20度"), expect="Edited 'a.txt'"),
+        {"text": "done", "expect": "Edited 'b.txt'"},
+    ]
+    put(tmp_path / "script.json", replies)
+    first = run("-p", "go", "--approval-mode", "auto_edit", "-m", f"script:{tmp_path / 'script.json'}")
+    assert (first.code, "file is gb18030 is only a guess" in first.out + first.err) == (75, True)
+    assert run("replay", "latest").code == 0  # up to the request that is open
+    assert run("resume", "latest", "--approve", "all").code == 0
+    assert (tmp_path / "work/b.txt").read_bytes() == GBK.replace(b"20", "20度".encode("gbk"))
+    assert run("replay", "latest").code == 0
+
+
 def test_nobody_to_ask_means_a_refusal(run: Run, tmp_path: Path) -> None:
     (tmp_path / "work/a.txt").write_bytes(GBK)
     put(
