@@ -49,7 +49,7 @@ from interlock.services.snapshots.snapshots import (
 )
 from interlock.services.snapshots.workspace_tree import TooManyFilesError
 from interlock.state.errors import UserError
-from interlock.state.file_names import format_file_name, quote_file_name
+from interlock.state.file_names import format_file_name, quote_path
 from interlock.state.settings import Settings
 from interlock.state.text import format_count, join_up_to, replace_surrogates
 from interlock.state.workspace import NO_CONVENTIONS, FileConventions, PathRefused
@@ -503,7 +503,7 @@ def check_calls_wrote_inside_workspace(home: Path, run: RunRow, call_snapshots: 
 
 
 def _format_paths(paths: list[str]) -> str:
-    return join_up_to([*map(quote_file_name, paths)], _NAMED)
+    return join_up_to([*map(quote_path, paths)], _NAMED)
 
 
 class FileChange(NamedTuple):
