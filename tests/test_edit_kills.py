@@ -160,6 +160,7 @@ def test_killed_at_any_system_call_a_write_in_place_is_made_once(
         outcome = stage.resume("latest") if number is None else stage.run("edit", edit)
         assert outcome.output["status"] == "applied", outcome
 
+    number = 0
     for number in range(200):
         stage = staged(tmp_path / str(number))
         file = stage.folder / "mounted" if mounted else stage.work / "a.txt"
