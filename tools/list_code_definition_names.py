@@ -46,7 +46,7 @@ async def run_list_code_definition_names(
 
 def _list_definitions(stop: StopFlag, path: str, workspace: Workspace) -> ToolResult:
     if not is_parser_installed():
-        raise ToolError("not_installed", f"list_code_definition_names needs the extra `code`: {EXTRA}.")
+        raise ToolError("not_installed", f"list_code_definition_names needs the extra `code`; {EXTRA}")
     start = workspace.resolve_readable(path)
     kind = path_kind(workspace, start)
     if kind not in ("file", "directory"):

@@ -17,7 +17,7 @@ def root(tmp_path: Path) -> Path:
 
 
 def rules(root: Path, mode: str = "code") -> list[RuleFile]:
-    return load_rule_files(root, root.parent / "home", mode)
+    return load_rule_files(root, root.parent / "home", mode, trusted=True)
 
 
 def texts(root: Path, mode: str = "code") -> list[str]:
