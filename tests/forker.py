@@ -11,6 +11,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from pkgutil import walk_packages
+from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -21,7 +22,8 @@ def main(terminal: str, program: str, *arguments: str) -> int:
     from interlock.cli.warm.fork_client import FORKER
 
     FORKER.adopt_server(socket.socket(fileno=3))
-    import_module("interlock.services.language_servers.table").merge_server_settings = dict  # as `safety.py`
+    table: Any = import_module("interlock.services.language_servers.table")
+    table.merge_server_settings = dict  # as `safety.py`
     if "PATIENT" in os.environ:  # a busy machine takes longer than a person should wait for a collector
         from patience import HANG_S
 
