@@ -98,7 +98,10 @@ class DecisionPanel:
     def menu_entries(self) -> dict[str, str]:
         """Key → what it does; extra choices only with the details."""
         if self._saving is not None:
-            return {"y": f"Yes, save a rule: {self._saving.label_with_scope[5:]}", "n": "No, back"}
+            return {
+                "y": f"Yes, save this rule: {self._saving.label_with_scope.removeprefix('Yes, and ')}",
+                "n": "No, back",
+            }
         shown = {key: way for key, way in self._ways.items() if self._has_details or not way.is_extra}
         several = len(self.requests) > 1
         of_all = f" (all {len(self.requests)})" if several else ""

@@ -26,7 +26,7 @@ HEADLINE = 80
 """Characters of a headline; the preview shows in full what is cut of it."""
 _NAME = 60
 _SAID = 200
-"""Characters of an answer or a reason in the line of a decided request."""
+"""Characters of what a person or the model said about a request, where one line is for it."""
 _TARGETS = ("command", "file_path", "path", "dir_path", "pattern", "url", "prompt", "plan_filename")
 """Arguments that say what a call is about."""
 _TEXTS = ("command", "content", "new_string", "diff", "line")
@@ -146,7 +146,7 @@ def summarize_arguments(args: Mapping[str, Any]) -> str:
 
 def _model_purpose(request: Request) -> str:
     name = _PURPOSES.get(str(request["tool_name"]))
-    return to_one_line(str(request["args"].get(name) or "")) if name else ""
+    return to_one_line(str(request["args"].get(name) or ""), _SAID) if name else ""
 
 
 def request_number_or_id(request: Request) -> str:

@@ -51,7 +51,7 @@ def test_each_of_a_batch_is_asked_and_what_is_left_open_again_here_and_in_the_ne
 ) -> None:
     calls = [edit("1\n", "one.txt")["tool_calls"][0], edit("2\n", "two.txt")["tool_calls"][0]]
     with opens([tools(*calls), {"text": "Both."}]) as terminal:
-        terminal.say("write two files", then="[i] one by one")
+        terminal.say("write two files", then="[i] Decide one by one")
         terminal.press("i", then="1 of 2")
         terminal.waits_for("[y] Yes")
         terminal.press("y", then="2 of 2")
@@ -87,9 +87,7 @@ def test_saving_for_good_asks_once_more_and_shift_tab_changes_the_mode_meanwhile
 ) -> None:
     with opens([edit(), {"text": "Written."}]) as terminal:
         terminal.say("write it", then="[?] more")
-        terminal.press(
-            "s", then="Yes, save a rule: and don't ask again in this or later runs for `write_file`"
-        )
+        terminal.press("s", then="[y] Yes, save this rule: don't ask again")
         time.sleep(0.5)
         terminal.press("enter", then="[?] more")  # the marked entry is "no, back"
         assert not (folder / "notes.txt").exists()
@@ -135,7 +133,7 @@ def test_several_edits_are_decided_as_one_list_and_stopping_stops_them_all(
     assert len([*folder.glob("*.txt")]) == 10
     others = [edit("y\n", f"other{n}.txt")["tool_calls"][0] for n in range(10)]
     with opens([tools(*others), {"text": "Never."}], rows=40) as terminal:
-        terminal.say("write ten others", then="[i] one by one")
+        terminal.say("write ten others", then="[i] Decide one by one")
         terminal.press("i", then="1 of 10")
         terminal.press("?", then="[c] No, and stop the run")
         terminal.press("c", then="Cancelled")

@@ -30,7 +30,7 @@ def test_one_watches_runs_decides_what_one_asks_and_stops_another(folder: Path) 
         terminal.waits_for("run_shell_command touch began")
         terminal.waits_for("⎇ trunk")
         assert "the one that asks" in terminal.screen[2], "what waits for a person comes first"
-        terminal.press("enter", then="[y] yes")
+        terminal.press("enter", then="[y] Yes")
         terminal.press("y", then="Done.")
         terminal.waits_for("›")
         terminal.press("c-d", then="q quit")
