@@ -92,7 +92,7 @@ _LISTED = {
         ("completion", "completion bash|zsh|fish", "Print the completion script for your shell"),
     ),
     "Develop": (
-        ("listing", "new workflow NAME", "Create a workflow of your own, with a test"),
+        ("listing", "new workflow NAME", "Create your own workflow, with a test"),
         ("engine/diagrams/", "diagrams --write|--check", "Regenerate or verify diagrams/"),
     ),
 }
