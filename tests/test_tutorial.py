@@ -73,7 +73,7 @@ def _stand_in_for_crontab(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None
 
 @pytest.mark.parametrize(
     ("heading", "result"),
-    [("### Let your LangGraph", '"answer": "yes"'), ("### Run your own workflow", "0 7 * * * cd '")],
+    [("### Let your LangGraph", "review: answered by"), ("### Run your own workflow", "0 7 * * * cd '")],
 )
 def test_a_journey_works_pasted_into_a_terminal(
     heading: str, result: str, tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
