@@ -37,6 +37,8 @@ _LISTED = {
     "Fleet": (
         ("fleet/", "worker", "Drive runs from the queue, on this host"),
         ("fleet/", "fleet [init]", "Show workers, jobs and open requests, or set up the database"),
+        ("top", "top", "Watch the runs that wait, run or are queued; open or stop one"),
+        ("top", "attach RUN", "Open a run in a session, whoever drives it; decide what it asks"),
         ("fleet", "logs RUN [-f]", "Print what a run did, and follow it"),
         ("fleet", "wait RUN…", "Wait until runs end or park"),
         ("fleet", "cancel RUN", "Stop a run that is driven elsewhere, or end one that waits"),
@@ -80,6 +82,7 @@ _LISTED = {
     "Configure": (
         ("folder", "memory [show|add|refresh]", "Show or extend the memory files, such as GEMINI.md"),
         ("auth", "auth [test|set|remove]", "Show, test, change or remove keys and model servers"),
+        ("install", "install [PART…]", "Install optional parts and packages of model providers"),
         ("doctor", "doctor [WORKFLOW]", "Check this machine, the settings and the store"),
         ("checks", "policy check TOOL JSON", "Show whether a call may run, and which rule decides"),
         ("checks", "hooks [test EVENT]", "List hooks, or show which hooks an event runs"),

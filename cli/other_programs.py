@@ -115,11 +115,11 @@ COMMANDS = {
     "agent": "List sub-agents with: interlock agents",
     "version": "Print it with: interlock --version",
     **dict.fromkeys(
-        ("update", "upgrade", "install", "uninstall", "migrate-installer"),
-        "Update, install and remove Interlock with pipx or uv",
+        ("update", "upgrade", "uninstall", "migrate-installer"),
+        "Update or remove Interlock with what installed it: pipx, uv or pip",
     ),
     **dict.fromkeys(("exec", "e"), "Run one prompt with: interlock -p 'PROMPT'"),
-    **dict.fromkeys(("attach", "respawn"), "Go on with a run: interlock -r RUN"),
+    "respawn": "Go on with a run: interlock -r RUN",
     **dict.fromkeys(("stop", "kill"), "Stop a run with: interlock cancel RUN"),
     **dict.fromkeys(("rm", "project"), "Delete a run with: interlock runs rm RUN"),
     **dict.fromkeys(
@@ -147,7 +147,7 @@ _SECOND_WORDS = {
 }
 """What follows such a command there. Other words after it are a prompt's."""
 _WITH_A_PROMPT = {"exec", "e"}
-_WITH_ONE_WORD = {"attach", "respawn", "stop", "kill", "rm", "install", "update", "upgrade", "ultrareview"}
+_WITH_ONE_WORD = {"respawn", "stop", "kill", "rm", "update", "upgrade", "ultrareview"}
 
 _KEYS = "Set a key with: interlock auth set PROVIDER"
 SUBCOMMANDS = {
@@ -216,7 +216,7 @@ SLASH_COMMANDS = {
     ),
     **dict.fromkeys(
         ("background", "bg", "subtask"),
-        "Start another run in a second terminal, or by itself with: interlock -p; list runs with /runs",
+        "Start another run in a second terminal; open one with: interlock attach RUN; list runs with /runs",
     ),
     **dict.fromkeys(
         ("remote-control", "rc", "mobile", "ios", "android", "desktop", "app", "teleport"),
@@ -234,7 +234,10 @@ SLASH_COMMANDS = {
         ("setup-bedrock", "setup-vertex", "usage-credits", "privacy", "privacy-settings"),
         "Show, set or remove keys with: /auth",
     ),
-    **dict.fromkeys(("update", "upgrade", "release-notes"), "Update Interlock in a shell, with pipx or uv"),
+    **dict.fromkeys(
+        ("update", "upgrade", "release-notes"),
+        "Update Interlock in a shell, with what installed it: pipx, uv or pip",
+    ),
     "branch": "Fork this conversation with: /fork",
     "btw": "Ask in a prompt, and take it back with: /rewind",
     "cd": "Leave with /quit, then: interlock -C DIR",

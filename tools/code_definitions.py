@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from tree_sitter import Language, Node, Query, Tree
 
-EXTRA = "install interlock-agent[code]"
+EXTRA = "a person can run: interlock install code"
 
 
 @cache

@@ -15,7 +15,7 @@ from interlock.engine.driver.hooks import RunHooks
 from interlock.engine.driver.run_config import RunConfig
 from interlock.engine.optional_rooms import require_optional_part
 from interlock.engine.store import Store
-from interlock.engine.store.approvals import SqlApprovals
+from interlock.engine.store.approvals import SqlApprovals, list_confirmed_encodings
 from interlock.engine.store.chain import SqlChain
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.journal import HookLog, SqlJournal, make_effect_journal
@@ -136,7 +136,7 @@ def compose_services(
         lazy := LazyService(partial(_make_models, prepared, info, transcript, conn, epoch, on_refused)),
     )
     tools, approvals = _available_tools(prepared, info), SqlApprovals(conn, info.run, prepared.redact, store)
-    for confirmed in approvals.list_confirmed_encodings():
+    for confirmed in list_confirmed_encodings(conn, info.run):
         prepared.workspace.confirm_encoding(confirmed)
     toolset = partial(_make_toolset, prepared, commands, outputs, servers, models, emit, index)
     hooks = _make_hooks(prepared, info, HookLog(conn, store.outputs, info.run, epoch), approvals, of_run)

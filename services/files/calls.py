@@ -33,7 +33,7 @@ from interlock.state.calls import (
     error_result,
 )
 from interlock.state.encodings import ConfirmedEncoding
-from interlock.state.file_names import format_file_name, parse_file_name
+from interlock.state.file_names import format_file_name, parse_file_name, quote_name
 from interlock.state.seen import ChangedFile, SeenFile, SeenFiles
 from interlock.state.tooling import FileChange, TargetFile, Tool, ToolContext, ToolRun
 from interlock.state.workspace import OpenDirEntry, PathRefused, Workspace
@@ -305,7 +305,9 @@ class FileWriteCalls:
             return _external_change_result(self.workspace, planned)
         reason = error.strerror or str(error)
         shown = self.workspace.display_path(path)
-        return error_result("io_error", f"{shown!r} could not be written: {reason}. The file is as it was.")
+        return error_result(
+            "io_error", f"{quote_name(shown)} could not be written: {reason}. The file is as it was."
+        )
 
 
 class _ChangedMeanwhileError(OSError):
@@ -412,7 +414,8 @@ def _success_result(workspace: Workspace, planned: Planned) -> ToolResult:
 def _external_change_result(workspace: Workspace, planned: Planned) -> ToolResult:
     shown = workspace.display_path(Path(parse_file_name(planned.path)))
     return error_result(
-        "external_change", f"{shown!r} changed while the edit waited; read it again and edit what is there."
+        "external_change",
+        f"{quote_name(shown)} changed while the edit waited; read it again and edit what is there.",
     )
 
 

@@ -53,7 +53,7 @@ def test_no_answer_stands_in_the_way_of_what_there_is() -> None:
     assert {name.partition(" ")[0] for name in SUBCOMMANDS} <= {*COMMANDS}
     assert find_other_programs_command("config", ["set", "x"])
     assert find_other_programs_command("rm", ["abc"])
-    for words in (["config", "the", "server"], ["update", "the", "docs"], ["install", "a", "hook"]):
+    for words in (["config", "the", "server"], ["update", "the", "docs"], ["stop", "the", "server"]):
         assert find_other_programs_command(words[0], words[1:]) is None, words
     assert {*APPROVAL_MODES.values()} <= {"default", "auto_edit", "plan", "yolo"}
 
