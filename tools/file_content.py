@@ -56,7 +56,7 @@ class TextFile:
         """The text with LF line endings: what models read and match against."""
         plain = self.raw.replace("\r\n", "\n")
         plain = plain.replace("\r", "\n") if self.newline == "\r" else plain
-        return _hide_escaped_bytes(plain) if self.encoding.errors == "surrogateescape" else plain
+        return hide_escaped_bytes(plain) if self.encoding.errors == "surrogateescape" else plain
 
     @cached_property
     def newline(self) -> str:
@@ -155,7 +155,7 @@ class TextFile:
         if self.encoding.errors != "surrogateescape":
             return new
         new = replace_surrogates(new)
-        shown = _hide_escaped_bytes(old)
+        shown = hide_escaped_bytes(old)
         if shown.count(_PLACEHOLDER) == new.count(_PLACEHOLDER):
             kept = (one for one, sign in zip(old, shown, strict=True) if sign == _PLACEHOLDER)
             return "".join(next(kept) if sign == _PLACEHOLDER else sign for sign in new)
@@ -166,7 +166,8 @@ class TextFile:
 _ESCAPED = dict.fromkeys(range(0xDC80, 0xDD00), _PLACEHOLDER)
 
 
-def _hide_escaped_bytes(raw: str) -> str:
+def hide_escaped_bytes(raw: str) -> str:
+    """Return a text with U+FFFD for each byte that isn't UTF-8."""
     return raw.translate(_ESCAPED)
 
 

@@ -1,7 +1,7 @@
 """Files stay in their encoding: an edit keeps all bytes around it, and its own text decodes as the file does."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -82,7 +82,7 @@ def test_an_edit_keeps_all_bytes_around_it_and_is_in_the_files_encoding(
 
 
 @contextmanager
-def project(kind: Kind) -> Iterator[Calls]:
+def project(kind: Kind) -> Generator[Calls]:
     """A folder that says of its files what the kind's encoding needs."""
     with TemporaryDirectory() as folder, closing(Calls(Path(folder).resolve() / "project")) as call:
         known = kind.known
