@@ -102,14 +102,14 @@ async def open_prompt(state: MainState, runtime: Runtime[Deps]) -> MainState:
     # Hook state is reset for each new prompt, but not for a retry of one.
     anew: MainState = {"hook_stage": "", "said": "", "fed_back": False, "refused": {}}
     try:
-        kind, prompt = await _resolve_typed_prompt(state["prompt"], runtime)
+        kind, prompt = await resolve_typed_prompt(state["prompt"], runtime)
     except UserError as error:  # the prompt stays, for a resume once the command is there
         failed: MainState = {"turn_status": "error", "error": {"type": error.kind, "message": str(error)}}
         return {**opened, **anew, **failed, "label": "unusable"}
     return {**opened, **anew, "asked": prompt, "prompt": prompt, "label": kind}
 
 
-async def _resolve_typed_prompt(
+async def resolve_typed_prompt(
     prompt: str, runtime: Runtime[Deps]
 ) -> tuple[Literal["prompt", "command"], str]:
     """A command or a prompt, and its record; a server's prompt is spelled out.

@@ -91,7 +91,7 @@ class App:
         )
         self._unprinted = ""
         """Output still to be printed above."""
-        self._live = self._panel_text = ANSI("")
+        self._live = ANSI("")
         self._painted_at, self._painting_scheduled = 0.0, False
         self._loop: asyncio.AbstractEventLoop | None = None
         self.output = BatchedOutput(sys.stdout)
@@ -283,7 +283,8 @@ class App:
             return
         self.screen.resize(terminal_size().columns)
         self._unprinted += self.screen.take_finished_output()
-        self._live = ANSI(self._layout_live_text())
+        live_rows = max(terminal_size().rows // 2, 3) if self.panel is None else 0
+        self._live = ANSI(self.screen.live_text(live_rows))
         now, self._unprinted = split_first_print_chunk(self._unprinted)
         rendered = self.app.renderer.last_rendered_screen
         wanted = self.app.layout.container.preferred_height(
@@ -300,18 +301,12 @@ class App:
             self._spin.cancel()
             self._spin = self._loop.call_later(_SPIN_S, self.schedule_repaint_if_supported)
 
-    def _layout_live_text(self) -> str:
-        """What still changes; a question has the whole screen but the input and the status line."""
-        size = terminal_size()
-        if self.panel is None:
-            return self.screen.live_text(max(size.rows // 2, 3))
-        below = min(self.buffer.document.line_count, size.rows // 2) + len(self.session.queue) + 1
-        self._panel_text = ANSI(
-            self.screen.render_to_ansi(
-                self.panel.lines(size.columns, max(size.rows - below - 1, 3))
-            ).removesuffix("\n")
-        )
-        return ""
+    def _panel_text(self) -> ANSI:
+        """The question, which has the whole screen but for what is below it."""
+        size, panel = terminal_size(), self._require_panel()
+        below = min(self.buffer.document.line_count, size.rows // 2) + len(self.session.queue) + 2
+        lines = panel.lines(size.columns, max(size.rows - below, 3))
+        return ANSI(self.screen.render_to_ansi(lines).removesuffix("\n"))
 
     # Layout
 
@@ -335,7 +330,7 @@ class App:
                 ),
                 ConditionalContainer(
                     Window(
-                        FormattedTextControl(lambda: self._panel_text),
+                        FormattedTextControl(self._panel_text),
                         dont_extend_height=True,
                         wrap_lines=True,
                     ),

@@ -192,6 +192,8 @@ class DecisionPanel:
         return [*lines, blocks.clip_to_width(Text(f"  {keys}  Esc: later", "dim"), width)]
 
     def _footer_keys(self) -> Iterator[tuple[str, str]]:
+        if self._saving is not None:
+            return
         if not self._has_details and "e" in self._ways:
             yield "e", "change it"
         yield from self.preview_keys.items()

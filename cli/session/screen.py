@@ -24,7 +24,7 @@ from interlock.cli.session.terminal_output import PainterFirstLock
 from interlock.cli.session.theme import Theme
 from interlock.engine.client import Decision
 from interlock.engine.client.answer_choices import Request, plan_under_review
-from interlock.engine.client.event_lines import event_notice_line, is_refused, retry_line
+from interlock.engine.client.event_lines import event_notice_line, failure_diff, is_refused, retry_line
 from interlock.state.errors import ENDED_WELL
 from interlock.state.events import (
     AgentEnd,
@@ -388,8 +388,8 @@ class Screen:
         if says_all is not None and (is_refused(event) or (well and says_all)):
             return  # the decision's own line says it
         self._append_block(blocks.call_result_lines(event, printed, self.width), "line")
-        if event.diff:
-            self._append_block(blocks.diff_lines(event.diff, self.width), "line")
+        if diff := event.diff or failure_diff(event):
+            self._append_block(blocks.diff_lines(diff, self.width), "line")
 
     def _replace_todos(self, event: ToolResultEvent, todos: Sequence[blocks.Todo]) -> None:
         if event.agent:

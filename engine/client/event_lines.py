@@ -70,7 +70,26 @@ def _failure_reason(event: ToolResultEvent) -> str:
         return f"refused: {why}" if why else "refused"
     if event.status == "cancelled":
         return "cancelled, nothing changed" if event.output.startswith(_NEVER_RAN) else "cancelled"
-    return to_one_line((event.error or {}).get("message") or event.output or event.status)
+    text = _failure_text(event)
+    if diff := failure_diff(event):
+        text = _INTRODUCTION.sub("", text.partition(diff)[0])  # what follows the diff is advice to the model
+    return to_one_line(text)
+
+
+def _failure_text(event: ToolResultEvent) -> str:
+    return (event.error or {}).get("message") or event.output or event.status
+
+
+def failure_diff(event: ToolResultEvent) -> str:
+    """Return the diff in the reason why a call failed, such as that of a write over text which the model hadn't seen;
+    empty: there is none."""
+    found = None if event.status == "success" else _DIFF.search(_failure_text(event))
+    return found[0] if found else ""
+
+
+_INTRODUCTION = re.compile(r"[^.\n]*:\s*$")
+"""Of a diff: `What changed since:`."""
+_DIFF = re.compile(r"^--- .*\n\+\+\+ .*\n(?:[-+ @\\…].*\n)+", re.MULTILINE)
 
 
 def custom_event_line(event: CustomEvent) -> str:

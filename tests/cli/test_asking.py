@@ -85,7 +85,7 @@ def test_later_leaves_it_parked_with_the_commands_and_keeps_what_was_said_before
     assert run.ends() == 75, run.text
     assert "Your decision is kept." in shown
     again = terminal(*replies, arguments=("resume", "latest"))
-    assert "run_shell_command touch b" in again.until(ASKS)
+    assert "Run touch b" in again.until(ASKS)
     again.type("y\n")
     assert again.ends() == 0, again.text
     assert sorted(p.name for p in (tmp_path / "work").iterdir()) == ["a", "b"]
@@ -166,10 +166,7 @@ def test_one_word_answers_for_every_unknown_outcome_of_a_map(tmp_path: Path) -> 
     with Terminal(tmp_path / "work", "run", "agent.py:graph", columns=200) as killed:
         assert killed.ends() == -signal.SIGKILL
     with Terminal(tmp_path / "work", "resume", "latest", columns=200) as run:
-        assert (
-            "[r redo: run it again · s skip: leave it · with all: the same for 2 more like it · l later]"
-            in (run.until(ASKS))
-        )
+        assert "Add “all” to decide 2 more like it the same way." in (run.until(ASKS))
         run.type("s all\n")
         assert run.ends() == 0, run.text
         assert run.text.count(ASKS) == 1

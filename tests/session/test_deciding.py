@@ -89,7 +89,7 @@ def test_saving_for_good_asks_once_more_and_shift_tab_changes_the_mode_meanwhile
         terminal.say("write it", then="[?] more")
         terminal.press("s", then="[y] Yes, save this rule: don't ask again")
         time.sleep(0.5)
-        terminal.press("enter", then="[?] more")  # the marked entry is "no, back"
+        terminal.press("enter", then="[?] more")  # the marked entry is "No, back"
         assert not (folder / "notes.txt").exists()
         terminal.press("s-tab", then="accepts edits")
         terminal.waits_for("[?] more")

@@ -16,6 +16,8 @@ from interlock.engine.client import Decision
 from interlock.engine.client.answer_choices import plan_under_review
 from interlock.engine.client.requests import decided_request_line
 from interlock.state import events as ev
+from interlock.state.seen import SeenFile
+from interlock.tools.stale_files import StaleFile
 
 SGR = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -175,6 +177,19 @@ def test_the_result_of_an_edit_that_was_decided_here_adds_nothing_to_the_decisio
         screen.show_decided([request], [decision], decided_request_line(request, decision))
         screen(result)
         assert plain(screen.take_finished_output()) == [line, ""]
+
+
+def test_a_refused_write_says_why_in_a_line_and_shows_its_diff() -> None:
+    now = SeenFile(path="f", digest="1")
+    stale = StaleFile("unread", now, None, None, cast(Any, None))
+    why = str(stale.make_overwrite_error("--- a/f\n+++ b/f\n@@ -1 +1 @@\n-a\n+b\n"))
+    refused = {"type": "not_read", "message": why}
+    result = ev.ToolResultEvent(
+        tool_name="write_file", tool_id="1", status="error", summary="Write f", error=refused
+    )
+    first, *diff = plain(made(result).take_finished_output())
+    assert first == "✗ Write f · 'f' exists and you haven't read it, so nothing was written."
+    assert [line.strip() for line in diff[-3:]] == ["1 - a", "1 + b", ""]
 
 
 def test_steps_stand_while_a_person_decides_and_are_printed_once_at_the_end() -> None:
