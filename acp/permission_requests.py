@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from interlock.acp.session_updates import Update, UpdateRenderer, diff_to_hunk_contents, text_content
 from interlock.acp.wire import JsonRpcConnection
 from interlock.engine.client import Decision, Pending
-from interlock.engine.client.answer_choices import answer_choices
+from interlock.engine.client.answer_choices import SAVED, answer_choices
 from interlock.engine.client.requests import (
     RequestView,
     answer_form_schema,
@@ -24,7 +24,7 @@ _WITH_REASON = ", and say why"
 
 
 def permission_options_with_decisions(request: Pending) -> dict[str, tuple[Update, Decision]]:
-    """Return option → how it is offered, and what it decides. `edit` isn't offered: no client asks for arguments."""
+    """Return option → how it is offered, and what it decides: at most four, which includes no change of arguments."""
     found: dict[str, tuple[Update, Decision]] = {}
     if request["kind"] == "question":
         questions = describe_request(request).questions
@@ -33,7 +33,7 @@ def permission_options_with_decisions(request: Pending) -> dict[str, tuple[Updat
             option = {"optionId": f"option-{number}", "name": choice.label, "kind": "allow_once"}
             found[option["optionId"]] = option, decide_with_answers(request, [choice.label])
     for way in answer_choices(request, "this session"):
-        if way.takes in ("arguments", "text") or way.choice == "cancel":
+        if way.takes in ("arguments", "text") or (way.is_extra and way.choice != SAVED):
             continue
         name = way.text or way.choice
         option = {

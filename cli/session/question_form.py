@@ -54,7 +54,7 @@ class QuestionForm:
 
     def lines(self, width: int, height: int) -> list[Text]:
         """All questions with the answers so far, the current one with its options; at most `height` lines."""
-        lines = [clip_to_width(Text(f"{self._position}The model asks you", "strong"), width)]
+        lines = [clip_to_width(Text(f"{self._position}A question for you", "strong"), width)]
         if self._words.note:
             lines += wrap_with_hanging_indent(Text(f"! {self._words.note}", "warn"), width)
         if self._words.why:

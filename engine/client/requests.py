@@ -42,7 +42,7 @@ _PURPOSES = {
 ASKED_BY_WORKFLOW = "approve"
 """In place of a tool's name: a workflow's own question, which is the request's reason."""
 _QUESTIONS = ("The model asks you.",)
-"""Reasons in records of earlier versions that say only that there is a question."""
+"""Reasons that say only that there is a question."""
 _ASKS = "Question: "
 _YES_NO = ("Yes", "No")
 _NEW_FILE = "--- /dev/null"

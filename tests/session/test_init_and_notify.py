@@ -49,7 +49,7 @@ def test_another_workflow_runs_beside_the_conversation_and_its_output_is_shown(
         "graph = StateGraph(State).add_node(ask).add_edge(START, 'ask').compile()\n"
     )
     with opens([{"text": "Here again."}]) as terminal:
-        terminal.say('/run agent.py:graph {"topic": "tea"}', then="your answer")
+        terminal.say('/run agent.py:graph {"topic": "tea"}', then="Enter answers")
         terminal.say("rum", then="topic: tea or rum")
         terminal.say("/run agent.py:graph {", then="The input of /run isn't JSON")
         terminal.say("/run route now", then="(default, ")

@@ -35,6 +35,7 @@ def test_a_no_is_one_line_and_no_error(folder: Path, opens: Opens) -> None:
         terminal.type("n", then="Reason (optional)")
         terminal.sends("another file", "– Create notes.txt · refused: another file", "Then not.")
         assert not (folder / "notes.txt").exists()
+        terminal.waits_for("Esc stops", gone=True)
         terminal.say("go on", then="Next.")
         screen = "\n".join(terminal.scrollback)
         assert "✗" not in screen and screen.count("refused") == 1, "the decision is told once, as no failure"
