@@ -44,7 +44,7 @@ def test_a_subtask_is_asked_about_done_and_its_result_goes_to_the_task_above(
         assert not (folder / "note.txt").exists()
         terminal.press("y")
         for result in ("The note is written.", "All of it is done."):
-            terminal.waits_for(f"\n    {result}\n")
+            terminal.waits_for(f"\n  {result}\n")
             terminal.waits_for("[y] Yes")
             terminal.press("y")
             terminal.waits_for("[y] Yes", gone=True)
