@@ -41,6 +41,10 @@ class IncludedTexts:
     texts: dict[bytes, Path] = field(default_factory=dict[bytes, Path])
     """Hash of a file's text → the same."""
 
+    def copy(self) -> "IncludedTexts":
+        """Return these files and texts, to add others without changing this."""
+        return IncludedTexts({**self.files}, {**self.texts})
+
     def require_new_file(self, real: Path) -> None:
         """Raise `AlreadyIncludedError` if a file is included already."""
         if real in self.files:
