@@ -35,7 +35,7 @@ _LISTED = {
         ("acp/", "acp", "Serve an editor: Zed, JetBrains, Neovim, Emacs, Toad"),
     ),
     "Fleet": (
-        ("fleet/", "worker", "Drive runs from the queue, on this host"),
+        ("fleet/", "worker", "Drive detached runs and schedules, on this host"),
         ("fleet/", "fleet [init]", "Show workers, jobs and open requests, or set up the database"),
         ("fleet", "logs RUN [-f]", "Print what a run did, and follow it"),
         ("fleet", "wait RUN…", "Wait until runs end or park"),

@@ -49,8 +49,8 @@ _ROWS = 50
         type=parse_duration_argument,
     ),
     flag_argument("--stop", "with SQLite: end the worker; its runs are put back"),
-    flag_argument("--install", "with SQLite: start the worker when you sign in; shows the unit"),
-    flag_argument("--uninstall", "with SQLite: remove the unit again"),
+    flag_argument("--install", "with SQLite: let the system start the worker; asks first"),
+    flag_argument("--uninstall", "with SQLite: undo --install"),
     flag_argument("-y --yes", "with --install: don't ask"),
 )
 def worker(args: Args) -> None:

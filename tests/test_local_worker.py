@@ -17,6 +17,7 @@ from scripted import says, shell, tools
 
 from interlock.engine.store import Store, resolve_state_directory
 from interlock.engine.store.leases import read_lease
+from interlock.engine.store.wakes import Wakes
 from interlock.engine.store.worker_file import find_worker
 
 __all__ = ["run"]
@@ -92,3 +93,97 @@ def read_owner(state: Path, name: str) -> int:
     with closing(Store(state).connect()) as conn:
         lease = read_lease(conn, name)
     return lease.owner.pid if lease and lease.held else 0
+
+
+ASKS = [tools(shell("echo once >> count.txt")), {"text": "Made it."}]
+
+
+def test_a_limit_holds_runs_back_in_the_order_of_their_priority(
+    run: Run, state: Path, tmp_path: Path
+) -> None:
+    assert run("limits", "user=*", "--runs", "1").code == 0
+    order = [tools(shell("echo $NAME >> ../order.txt; until [ -e ../go ]; do sleep 0.05; done")), {"text": "Made it."}]
+    script, left = put(tmp_path / "script.json", order), list[str]()
+    for name, priority in (("first", "0"), ("late", "-1"), ("soon", "1")):
+        (tmp_path / name).mkdir()
+        os.environ["NAME"] = name
+        left.append(leave(run, script, "-C", str(tmp_path / name), "--priority", priority))
+    del os.environ["NAME"]
+    (tmp_path / "go").touch()
+    assert run("wait", *left).code == 0
+    order_of_starts = (tmp_path / "order.txt").read_text().split()
+    assert {*order_of_starts} == {"first", "late", "soon"} and order_of_starts[-1] == "late"
+    assert "1" in run("limits").out
+    until(lambda: wakes(state) == [])
+
+
+def test_a_run_waits_for_a_decision_without_a_row_and_is_cancelled_by_another_command(
+    run: Run, state: Path, tmp_path: Path
+) -> None:
+    script = put(tmp_path / "script.json", ASKS)
+    left = run("run", "main", "--detach", "-m", f"script:{script}", "do it").out.strip()
+    assert run("wait", left).code == 75
+    until(lambda: wakes(state) == [])
+    assert run("resume", left, "--approve", "all", "--detach").code == 0
+    assert run("wait", left).code == 0
+    long = put(tmp_path / "long.json", [tools(shell("sleep 60")), {"text": "Made it."}])
+    name = leave(run, long)
+    until(lambda: read_owner(state, name))
+    assert "asked to stop" in run("cancel", name).err
+    assert run("wait", name).code == 130
+    assert "interrupted" in run("runs").out
+
+
+def test_a_schedule_that_was_due_while_no_worker_ran_starts_one_run(
+    run: Run, state: Path, tmp_path: Path
+) -> None:
+    script = put(tmp_path / "script.json", [{"text": "Made it."}])
+    added = run("schedule", "add", "@daily", "main", "--name", "n", "-y", "-m", f"script:{script}", "do it")
+    assert added.code == 0 and "interlock worker --install" in added.err
+    os.kill(worker_pid(state), signal.SIGKILL)
+    until(lambda: find_worker(state) is None)
+    with closing(sqlite3.connect(state / "interlock.db")) as conn, conn:  # three days pass
+        conn.execute("update wakes set due = due - 3 * 86400, args = json_set(args, '$.due', 86400)")
+    assert "no worker runs" in run("schedule", "list").err
+    assert run("worker", "--idle-exit", "1s").code == 0
+    rows = run("runs", "--json").json
+    assert [row["title"] for row in rows] == ["do it"]
+    assert [row[:2] for row in wakes(state)] == [("schedule:n", "schedule")]
+    assert run("schedule", "remove", "n").code == 0 and wakes(state) == []
+
+
+def test_a_key_of_a_shell_is_never_stored_and_is_waited_for_after_a_restart(
+    run: Run, state: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GEMINI_API_KEY", "only-in-this-shell-42")
+    with Store(state).create_or_migrate().write_transaction():
+        pass
+    left = run("run", "main", "--detach", "-y", "-m", "gemini-2.5-pro", "--timeout", "1h", "do it")
+    name = left.out.strip()
+    os.kill(worker_pid(state), signal.SIGKILL)
+    until(lambda: find_worker(state) is None)
+    assert b"only-in-this-shell-42" not in b"".join(
+        file.read_bytes() for file in state.rglob("*") if file.is_file()
+    )
+    monkeypatch.delenv("GEMINI_API_KEY")
+    assert run("worker", "--idle-exit", "1s").code == 0
+    (row,) = run("runs", "--json").json
+    assert (row["run"], row["status"], row["error"]["type"]) == (name, "queued", "key")
+    assert "interlock auth set" in row["error"]["message"]
+
+
+def test_a_death_of_the_machine_counts_for_no_run(state: Path) -> None:
+    store = Store(state).create_or_migrate()
+    with store.write_transaction() as conn:
+        jobs = conn.jobs
+        assert isinstance(jobs, Wakes)
+        jobs.enqueue_job_unless_waiting("run", "r", "q", {"run": "r"})
+        seen = list[int]()
+        for is_down in (True, False, False):
+            taken = jobs.take_first_due_job()
+            assert taken and jobs.take_first_due_job() is None
+            seen.append(taken.attempts)
+            if is_down:
+                jobs.forget_deaths()
+            jobs.requeue_or_end_running_job(taken.job, "r")
+    assert seen == [0, 0, 1]
