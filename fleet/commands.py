@@ -73,7 +73,9 @@ def _run_worker_of_file(args: Args, home: Path) -> None:
             "--queue: the worker of a store in a file serves every queue. Several hosts need PostgreSQL."
         )
     concurrency = args.concurrency or default_concurrency()
-    os.environ["INTERLOCK_WORKSPACES"] = str(_ensure_folder(args.workspaces or home / "clones"))
+    os.environ["INTERLOCK_WORKSPACES"] = str(
+        _ensure_folder(args.workspaces or home.with_name(f"{home.name}-clones"))  # where runs may write
+    )
     if args.sandbox:
         _report_isolation(sandbox_all=True, takes_clones=True)
     remark_paint().print_line(f"Worker for this machine: {concurrency} at a time.")

@@ -3,6 +3,7 @@
 import os
 import signal
 import sqlite3
+import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -11,7 +12,7 @@ from typing import Any
 
 import pytest
 from commands import Run, run
-from folders import put
+from folders import put, tree
 from patience import until
 from scripted import says, shell, tools
 
@@ -102,7 +103,10 @@ def test_a_limit_holds_runs_back_in_the_order_of_their_priority(
     run: Run, state: Path, tmp_path: Path
 ) -> None:
     assert run("limits", "user=*", "--runs", "1").code == 0
-    order = [tools(shell("echo $NAME >> ../order.txt; until [ -e ../go ]; do sleep 0.05; done")), {"text": "Made it."}]
+    order = [
+        tools(shell("echo $NAME >> ../order.txt; until [ -e ../go ]; do sleep 0.05; done")),
+        {"text": "Made it."},
+    ]
     script, left = put(tmp_path / "script.json", order), list[str]()
     for name, priority in (("first", "0"), ("late", "-1"), ("soon", "1")):
         (tmp_path / name).mkdir()
@@ -187,3 +191,22 @@ def test_a_death_of_the_machine_counts_for_no_run(state: Path) -> None:
                 jobs.forget_deaths()
             jobs.requeue_or_end_running_job(taken.job, "r")
     assert seen == [0, 0, 1]
+
+
+def test_a_run_in_a_clone_leaves_a_patch(run: Run, state: Path, home: Path, tmp_path: Path) -> None:
+    source = tree(tmp_path / "source", {"a.txt": "one\n"})
+    own = ("-c", "user.name=a", "-c", "user.email=a@b")
+    for words in (("init", "-q", "-b", "main"), ("add", "."), ("commit", "-qm", "first")):
+        subprocess.run(("git", *own, *words), cwd=source, check=True)
+    script = put(tmp_path / "script.json", [SCRIPT[0], {"text": "Made it."}])
+    trusting = {"localRepositories": [str(tmp_path)], "trustedRepositories": ["*"], "sandbox": "untrusted"}
+    given = {"model": {"name": f"script:{script}"}, "fleet": trusting}
+    put(Path(os.environ["HOME"]) / ".interlock" / "settings.json", given)
+    left = run("run", "main", "--detach", "-y", "--repo", f"file://{source}@main", "make it")
+    assert left.code == 0, left.err
+    name = left.out.strip()
+    waited = run("wait", name)
+    assert waited.code == 0, waited.out + waited.err
+    assert "+made" in run("export", name, "--format", "patch").out
+    assert run("runs", "rm", name).code == 0
+    assert run("export", name, "--format", "patch").code == 2

@@ -300,6 +300,17 @@ create table if not exists audit (
     hash text not null,               -- sha256 of the hash before and of the columns above
     mac text not null                 -- key id:HMAC of the hash
 );
+-- What a run in a clone leaves (`blobs.py`): its patch, and the commits of its own.
+create table if not exists blobs (
+    name text not null,               -- patches/RUN, commits/RUN
+    part integer not null,
+    body blob not null,
+    owner text not null,              -- the run
+    base text not null,               -- ''
+    at real not null,
+    primary key (name, part)
+) without rowid;
+create index if not exists blobs_owner on blobs (owner);
 -- What users, workflows and models may use over all workers, and what they used (`rate_limits.py`).
 create table if not exists limits (
     kind text not null,               -- user | workflow | model
