@@ -70,7 +70,7 @@ _NEXT = {"policy": "Change the rule", "person": "Approve it next time", "hook": 
     writes=(
         *initial_prompt_state(),
         *("prompt", "asked", "hook_stage", "said", "fed_back", "refused", "head", "stop", "status"),
-        *("unavailable", "next_speaker_check", "plan_phase", "skill_denies"),
+        *("unavailable", "next_speaker_check", "plan_phase", "skill_denies", "skill_allows"),
     ),
     labels=("prompt", "command", "unusable", "answered", "compress"),
     nondeterministic=True,
@@ -86,6 +86,7 @@ async def open_prompt(state: MainState, runtime: Runtime[Deps]) -> MainState:
         "stop": "",
         "status": "running",
         "skill_denies": "",
+        "skill_allows": "",
         "unavailable": {m: how for m, how in state.get("unavailable", {}).items() if how == "run"},
         "plan_phase": phase,
         # A server for one conversation would have to read that again after the check's own request.
@@ -101,14 +102,14 @@ async def open_prompt(state: MainState, runtime: Runtime[Deps]) -> MainState:
     # Hook state is reset for each new prompt, but not for a retry of one.
     anew: MainState = {"hook_stage": "", "said": "", "fed_back": False, "refused": {}}
     try:
-        kind, prompt = await _resolve_typed_prompt(state["prompt"], runtime)
+        kind, prompt = await resolve_typed_prompt(state["prompt"], runtime)
     except UserError as error:  # the prompt stays, for a resume once the command is there
         failed: MainState = {"turn_status": "error", "error": {"type": error.kind, "message": str(error)}}
         return {**opened, **anew, **failed, "label": "unusable"}
     return {**opened, **anew, "asked": prompt, "prompt": prompt, "label": kind}
 
 
-async def _resolve_typed_prompt(
+async def resolve_typed_prompt(
     prompt: str, runtime: Runtime[Deps]
 ) -> tuple[Literal["prompt", "command"], str]:
     """A command or a prompt, and its record; a server's prompt is spelled out.
