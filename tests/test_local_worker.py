@@ -1,12 +1,14 @@
 """Runs of a store in a file that this machine's worker drives: left, followed, decided, stopped, limited, scheduled."""
 
+import json
 import os
+import random
 import signal
 import sqlite3
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ from folders import put, tree
 from patience import until
 from scripted import says, shell, tools
 
+from interlock.engine.client.fleet import take_up_due_work
 from interlock.engine.store import Store, resolve_state_directory
 from interlock.engine.store.leases import read_lease
 from interlock.engine.store.wakes import Wakes
@@ -210,3 +213,57 @@ def test_a_run_in_a_clone_leaves_a_patch(run: Run, state: Path, home: Path, tmp_
     assert "+made" in run("export", name, "--format", "patch").out
     assert run("runs", "rm", name).code == 0
     assert run("export", name, "--format", "patch").code == 2
+
+
+@pytest.mark.sample(1)
+@pytest.mark.parametrize("seed", range(12))
+def test_no_run_is_lost_or_doubled_by_kills_of_the_worker_and_its_processes(
+    run: Run, state: Path, tmp_path: Path, seed: int
+) -> None:
+    """Killed when the store has so many steps more; after every other kill the machine has another boot id."""
+    chance = random.Random(seed)
+    script = put(
+        tmp_path / "script.json", [SCRIPT[0], tools(shell("echo once >> count.txt")), {"text": "Done."}]
+    )
+    folders = {leave_in(run, tmp_path / name, script): tmp_path / name for name in ("a", "b", "c")}
+    for kill in range(chance.randint(2, 4)):
+        wanted = count_steps(state) + chance.randint(0, 12)
+        until(lambda wanted=wanted: count_steps(state) >= wanted or not wakes(state))
+        victims = [read_owner(state, name) for name in folders] if chance.random() < 0.5 else []
+        for pid in [one for one in victims if one] or [worker_pid_or_none(state)]:
+            if pid:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+        if not find_worker(state) and kill % 2:
+            file = state / "worker"
+            pid, _, *rest = json.loads(file.read_text())
+            file.write_text(json.dumps([pid, "before the restart", *rest]))
+        take_up_due_work(state, os.environ)
+    asked = 0
+    while (waited := run("wait", *folders)).code == 75:
+        for request in run("approvals", "--json").json:
+            name, asked = request["run"], asked + 1
+            happened = (folders[name] / "count.txt").exists()
+            answer = "skip" if happened else "redo"
+            told = run("resume", name, "--answer", f"all={answer}", "--detach")
+            assert told.code == 0, told.err
+    assert waited.code == 0, waited.out + waited.err
+    for folder in folders.values():
+        assert (folder / "made.txt").read_text() == "made\n"
+        assert (folder / "count.txt").read_text() == "once\n", f"{asked} asked"
+    until(lambda: wakes(state) == [])
+
+
+def leave_in(run: Run, folder: Path, script: Path) -> str:
+    folder.mkdir()
+    return leave(run, script, "-C", str(folder))
+
+
+def worker_pid_or_none(state: Path) -> int:
+    found = find_worker(state)
+    return found.pid if found else 0
+
+
+def count_steps(state: Path) -> int:
+    with closing(sqlite3.connect(state / "interlock.db")) as conn:
+        return conn.execute("select count(*) from step_rows").fetchone()[0]
