@@ -148,8 +148,8 @@ async def run_check(state: RepairState, runtime: Runtime[Deps]) -> RepairState:
     again = await checks.run_check_with_files(f"repair view:{task}", {})
     took = max(took, clock.monotonic() - begun)
     if _test_names(again) != _test_names(end) or again.how != end.how:
-        third = await checks.run_check(f"repair again:{task}")
-        is_flaky = third.how != end.how or _test_names(third) != _test_names(end)
+        third = await checks.run_check_with_files(f"repair view again:{task}", {})
+        is_flaky = third.how != again.how or _test_names(third) != _test_names(again)
         text = _FLAKY if is_flaky else _VIEW
         message = text.format(command=state["command"], runs=3, output=again.output[-300:])
         return {

@@ -1,7 +1,7 @@
 """repair_attempts: locate the fault, ask a model for a correction, put it into the code, choose what to try next."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import PurePath
 
 from langgraph.runtime import Runtime
@@ -20,7 +20,7 @@ from interlock.prompts import load_prompt
 from interlock.state.checks import CheckEnd
 from interlock.state.deps import Deps
 from interlock.state.errors import ModelError, UserError
-from interlock.state.messages import Message, ModelCall
+from interlock.state.messages import Message, ModelCall, TextDelta, ThoughtDelta
 from interlock.state.node import node, require_task_id
 from interlock.state.repair import Attempt, Place, RepairState, Suspects
 from interlock.tools.code_places import definitions_or_none, put_new_version, syntax_problem
@@ -35,6 +35,9 @@ _AROUND_LINES = 150
 """Of a file around a function that is asked for."""
 _ANSWER_CHARS = 6_000
 """An answer may be so much longer than what is asked for; what is longer repeats itself."""
+_WHOLE_LINES = 30
+"""A file up to this length is asked for as a whole; of others, the functions that change: fewer tokens to write."""
+_ENOUGH = "its code is whole"
 _BLOCK = re.compile(r"^ *(`{3,})[^\n`]*\n(.*?)\n? *\1`*[ \t]*$", re.DOTALL | re.MULTILINE)
 _TRIED = ("attempt_no", "since_best", "tried", "suspects", "best", "answer", "trial")
 
@@ -106,25 +109,15 @@ async def propose(state: RepairState, runtime: Runtime[Deps]) -> RepairState:
         code=_code_of_place(text, place),
         tried=_describe_last_attempt(before[-1]) if sample and before else "",
         place=f"`{place.name}` in {place.path}" if place.name else place.path,
-        whole=f"all of the corrected function `{place.name}`"
-        if place.name
-        else f"all of the corrected {place.path}",
+        whole=_describe_wanted_code(text, place),
     )
-    longest = len(text) + _ANSWER_CHARS
-    written = 0
-
-    def watch(piece: object) -> str | None:
-        nonlocal written
-        written += len(getattr(piece, "text", ""))
-        return "the answer runs on" if written > longest else None
-
     asked = ModelCall(
         task=require_task_id(runtime, "propose"),
         role="repair",
         head="",
         messages=build_question_messages(system, user),
         temperature=temperature_of(sample),
-        watch=watch,
+        watch=_make_watch(text, place),
     )
     counted: RepairState = {"attempt_no": state["attempt_no"] + 1, "outcome": "", "trial": ""}
     try:
@@ -136,11 +129,37 @@ async def propose(state: RepairState, runtime: Runtime[Deps]) -> RepairState:
             "answer": "",
             "error": {"type": "model", "message": str(error)},
         }
-    is_cut = reply.finish_reason == "length" or bool(reply.problem)
+    is_cut = reply.finish_reason == "length" or reply.problem not in (None, "", _ENOUGH)
     if is_cut or not reply.message.text.strip():
         return {**counted, "label": "no answer", "answer": "", "outcome": "the answer is empty or cut off"}
     answer = transcript.append("", [Message(role="assistant", content=reply.message.text)])
     return {**counted, "label": "answered", "answer": answer, "error": {}}
+
+
+def _describe_wanted_code(text: str, place: Place) -> str:
+    if place.name:
+        return f"all of the corrected function `{place.name}`"
+    is_short = text.count("\n") < _WHOLE_LINES or not definitions_or_none(text, place.path)
+    return (
+        f"all of the corrected {place.path}" if is_short else "every function that has to change, all of it,"
+    )
+
+
+def _make_watch(text: str, place: Place) -> Callable[[TextDelta | ThoughtDelta], str | None]:
+    """Return what ends an answer: its code is whole, or it runs on. Whatever a small model adds takes seconds."""
+    answer = ""
+
+    def watch(piece: TextDelta | ThoughtDelta) -> str | None:
+        nonlocal answer
+        answer += piece.text
+        if len(answer) > len(text) + _ANSWER_CHARS:
+            return "the answer runs on"
+        if "`" not in piece.text and "\n" not in piece.text:
+            return None
+        after, problem = _correct_text(answer, text, place) if _BLOCK.search(answer) else ("", "no code")
+        return _ENOUGH if not problem and after != text else None
+
+    return watch
 
 
 def current_text(state: RepairState, deps: Deps, suspects: Suspects, place: Place) -> str:

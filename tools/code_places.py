@@ -2,6 +2,7 @@
 
 import ast
 import re
+import textwrap
 from collections.abc import Sequence
 from pathlib import PurePath
 
@@ -91,7 +92,8 @@ def put_new_version(text: str, answer: str, path: str, name: str = "", near_line
             return "", f"the answer holds no new version of {name}"
         return _replace_definitions(text, answer, [(old, wanted)]), ""
     mine, theirs = _qualified_names(own), _qualified_names(new)
-    if {*mine.values()} <= {*theirs.values()} and _keeps_what_is_outside(text, own, answer):
+    is_whole = {*mine.values()} <= {*theirs.values()} and _share_of_outside_lines(text, own, answer) >= 0.5
+    if is_whole and (len(own) != len(new) or _share_of_outside_lines(text, own, answer) < 1):
         return answer.rstrip("\n") + "\n", ""
     pairs = [
         (old, one)
@@ -130,26 +132,41 @@ def _is_named_alike(own: str, new: str) -> bool:
     return own == new or own.endswith(f".{new}")
 
 
-def _keeps_what_is_outside(text: str, own: Sequence[Definition], answer: str) -> bool:
-    """Return whether at least half of the lines outside of all definitions, such as imports, are in the answer."""
+def _share_of_outside_lines(text: str, own: Sequence[Definition], answer: str) -> float:
+    """Return how many of the lines outside of all definitions, such as imports, are in the answer, from 0 to 1."""
     inside = {n for one in own for n in range(one.start, one.end + 1)}
     outside = [line.strip() for n, line in enumerate(text.split("\n"), 1) if n not in inside]
     outside = [line for line in outside if line and line[0] not in "#/*\"'"]
     there = {line.strip() for line in answer.split("\n")}
-    return sum(line in there for line in outside) >= len(outside) * _LEAST_SHARE
+    return sum(line in there for line in outside) / len(outside) if outside else 1.0
 
 
 def _replace_definitions(text: str, answer: str, pairs: Sequence[tuple[Definition, Definition]]) -> str:
     """Return the text with definitions replaced by others, and the imports that the answer has before these."""
     lines, written = text.split("\n"), answer.split("\n")
     for old, new in sorted(pairs, key=lambda pair: -pair[0].start):
-        lines[old.start - 1 : old.end] = _reindent(
-            written[new.start - 1 : new.end], _indent(lines[old.start - 1])
-        )
+        before = lines[old.start - 1 : old.end]
+        after = _reindent(written[new.start - 1 : new.end], _indent(before[0]))
+        lines[old.start - 1 : old.end] = _keep_docstring(before, after)
     first = min(new.start for _, new in pairs)
     wanted = [line for line in written[: first - 1] if _IMPORT.match(line) and line not in lines]
     at = next((n for n, line in enumerate(lines) if _IMPORT.match(line)), _line_behind_docstring(text))
     return "\n".join([*lines[:at], *wanted, *lines[at:]])
+
+
+def _keep_docstring(before: Sequence[str], after: Sequence[str]) -> Sequence[str]:
+    """Return a Python function's new lines with the docstring that it had, if the new version leaves it out."""
+    try:
+        old, new = (ast.parse(textwrap.dedent("\n".join(lines))).body[0] for lines in (before, after))
+    except (SyntaxError, ValueError, RecursionError, MemoryError, IndexError):
+        return after
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+    if not isinstance(old, kinds) or not isinstance(new, kinds) or ast.get_docstring(new) is not None:
+        return after
+    if ast.get_docstring(old) is None or new.body[0].lineno == new.lineno:
+        return after
+    first, at = old.body[0], new.body[0].lineno - 1
+    return [*after[:at], *before[first.lineno - 1 : first.end_lineno], *after[at:]]
 
 
 def _line_behind_docstring(text: str) -> int:
