@@ -22,15 +22,8 @@ from interlock.nodes.repair import (
     take_approval,
     verify,
 )
-from interlock.nodes.repair_attempts import (
-    choose_next,
-    describe_place,
-    diff_of_files,
-    locate,
-    propose,
-    try_answer,
-)
-from interlock.nodes.repair_records import load_attempts, load_check_end, load_files, load_suspects
+from interlock.nodes.repair_attempts import choose_next, diff_of_files, locate, propose, try_answer
+from interlock.nodes.repair_records import load_check_end, load_files, load_suspects
 from interlock.nodes.requests import await_person
 from interlock.state.repair import RepairInput, RepairOutput, RepairState
 from interlock.state.workflow import WorkflowContext, error_from_state
@@ -66,22 +59,10 @@ def build() -> Graph:
 def initial_state(input: RepairInput, context: WorkflowContext) -> dict[str, Any]:
     return {
         "task": context.record_prompt(input.task),
-        "model": context.model,
         "approval_mode": context.approval_mode,
         "max_attempts": input.attempts,
         "check_timeout_s": input.check_timeout_s or 0.0,
-        "trial_timeout_s": 0.0,
         "head": "",
-        "checked": "",
-        "suspects": "",
-        "best": "",
-        "attempt_no": 0,
-        "since_best": 0,
-        "answer": "",
-        "trial": "",
-        "tried": "",
-        "outcome": "",
-        "confirmed": False,
     }
 
 
@@ -96,7 +77,9 @@ def build_output(values: Mapping[str, Any], context: WorkflowContext) -> RepairO
     )
     return RepairOutput(
         status=status,
-        response=_describe_repair(state, context, diff),
+        response=transcript.read_message(state["told"]).text
+        if state["told"]
+        else f"Nothing to repair: {state['command']!r} passes.",
         check=state["command"],
         attempts=state["attempt_no"],
         failing=failing,
@@ -104,26 +87,6 @@ def build_output(values: Mapping[str, Any], context: WorkflowContext) -> RepairO
         proposal="" if is_made else diff,
         error=error,
     )
-
-
-def _describe_repair(state: RepairState, context: WorkflowContext, diff: str) -> str:
-    """Say what was done, with the diff, or what was tried."""
-    command = state["command"]
-    if state["repair_status"] == "done" and not diff:
-        return f"Nothing to repair: {command!r} passes."
-    if state["repair_status"] == "done":
-        return f"Repaired: {command!r} passes.\n\n{diff}"
-    suspects = load_suspects(context.transcript, state) if state["suspects"] else None
-    lines = [
-        f"{number}. {describe_place(suspects.places[one.place])}: {one.outcome}"
-        for number, one in enumerate(load_attempts(context.transcript, state), 1)
-        if suspects
-    ]
-    if diff and state.get("confirmed"):
-        lines += ["", "This correction passes the check and wasn't applied:", "", diff]
-    elif diff:
-        lines += ["", "This change makes fewer tests fail and wasn't applied:", "", diff]
-    return "\n".join(lines)
 
 
 PIPELINE = Pipeline(

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 
 from langgraph.runtime import Runtime
 
+from interlock.nodes.repair_attempts import describe_place, diff_of_files
 from interlock.nodes.repair_records import (
     load_attempts,
     load_check_end,
@@ -17,10 +18,10 @@ from interlock.nodes.tools_results import policy_decision_record, record_call_de
 from interlock.nodes.workflow import call, place_calls, results
 from interlock.state.calls import ApprovalRequest, CallKey, CallView
 from interlock.state.checks import CheckEnd, Checks
-from interlock.state.deps import Deps
+from interlock.state.deps import Deps, Transcript
 from interlock.state.messages import Message, ToolCall
 from interlock.state.node import node, require_task_id
-from interlock.state.repair import CONFIRMING_RUNS, RepairState
+from interlock.state.repair import CONFIRMING_RUNS, RepairState, Suspects
 from interlock.state.text import format_count
 
 _LEAST_TRIAL_S, _TRIAL_FACTOR = 60.0, 10.0
@@ -56,15 +57,31 @@ def check_of(state: RepairState, deps: Deps, timeout_s: float | None = None) -> 
     )
 
 
-@node(writes=("command", "error"), labels=("found", "none"), nondeterministic=True)
+_FRESH: RepairState = {
+    "trial_timeout_s": 0.0,
+    "checked": "",
+    "suspects": "",
+    "best": "",
+    "attempt_no": 0,
+    "since_best": 0,
+    "answer": "",
+    "trial": "",
+    "tried": "",
+    "outcome": "",
+    "confirmed": False,
+    "stop": "",
+}
+
+
+@node(writes=("command", "error", *_FRESH), labels=("found", "none"), nondeterministic=True)
 async def find_check(state: RepairState, runtime: Runtime[Deps]) -> RepairState:  # noqa: ARG001 - as nodes
     """Take the command of `--check`, else the project's own test command."""
     checks = runtime.context.checks
     command = checks.command or await checks.find_test_command()
     if command:
-        return {"label": "found", "command": command, "error": {}}
+        return {**_FRESH, "label": "found", "command": command, "error": {}}
     text = "The repository names no command that runs tests. Give one: --check 'python3 -m pytest -q'"
-    return {"label": "none", "command": "", "error": {"type": "no_tests", "message": text}}
+    return {**_FRESH, "label": "none", "command": "", "error": {"type": "no_tests", "message": text}}
 
 
 def _check_call(deps: Deps, state: RepairState) -> tuple[CallKey, CallView]:
@@ -304,26 +321,45 @@ _BROKEN = ("check", "model")
 
 
 @node(
-    reads=("command", "tried", "attempt_no", "confirmed", "suspects", "error"),
-    writes=("repair_status", "error"),
+    reads=("command", "tried", "best", "confirmed", "suspects", "error"),
+    writes=("repair_status", "told", "error"),
 )
 async def report(state: RepairState, runtime: Runtime[Deps]) -> RepairState:
     """Say how it ended. A repair that isn't one is an error, whatever was tried."""
-    error = state.get("error") or {}
+    transcript, error = runtime.context.transcript, state.get("error") or {}
+    told = transcript.append("", [Message(role="assistant", content=describe_repair(state, transcript))])
     if error:
         kind = error["type"]
-        return {
-            "repair_status": "cancelled"
-            if kind in _CANCELLED
-            else "failed"
-            if kind in _BROKEN
-            else "not_repaired"
-        }
-    if state.get("confirmed") or not state.get("suspects"):
-        return {"repair_status": "done"}
-    tried = load_attempts(runtime.context.transcript, state)
+        status = "cancelled" if kind in _CANCELLED else "failed" if kind in _BROKEN else "not_repaired"
+        return {"repair_status": status, "told": told}
+    if state["confirmed"] or not state["suspects"]:
+        return {"repair_status": "done", "told": told if state["confirmed"] else ""}
     message = (
-        f"{format_count(len(tried), 'correction')} tried, and none makes {state['command']!r} succeed. "
-        "The workspace is as it was."
+        f"{format_count(len(load_attempts(transcript, state)), 'correction')} tried, and none makes "
+        f"{state['command']!r} succeed. The workspace is as it was."
     )
-    return {"repair_status": "not_repaired", "error": {"type": "not_repaired", "message": message}}
+    return {
+        "repair_status": "not_repaired",
+        "told": told,
+        "error": {"type": "not_repaired", "message": message},
+    }
+
+
+def describe_repair(state: RepairState, transcript: Transcript) -> str:
+    """Say what was done, with the diff, or what was tried, one line an attempt."""
+    suspects = load_suspects(transcript, state) if state["suspects"] else Suspects()
+    diff = diff_of_files(suspects.files, load_files(transcript, state["best"]))
+    if not state.get("error") and state["confirmed"]:
+        return f"Repaired: {state['command']!r} passes.\n\n```diff\n{diff}```"
+    if not state["suspects"]:
+        return ""
+    lines = [
+        f"{number}. {describe_place(suspects.places[one.place])}: {one.outcome}"
+        for number, one in enumerate(load_attempts(transcript, state), 1)
+    ]
+    if diff:
+        what = (
+            "This correction passes the check" if state["confirmed"] else "This change makes fewer tests fail"
+        )
+        lines += ["", f"{what}, and wasn't applied:", "", f"```diff\n{diff}```"]
+    return "\n".join(lines)

@@ -22,7 +22,7 @@ from interlock.state.deps import Deps
 from interlock.state.errors import ModelError, UserError
 from interlock.state.messages import Message, ModelCall, TextDelta, ThoughtDelta
 from interlock.state.node import node, require_task_id
-from interlock.state.repair import Attempt, Place, RepairState, Suspects
+from interlock.state.repair import NOT_LOCATED, Attempt, Place, RepairState, Suspects
 from interlock.tools.code_places import definitions_or_none, put_new_version, syntax_problem
 from interlock.tools.text_diff import unified_diff
 
@@ -61,7 +61,7 @@ async def locate(state: RepairState, runtime: Runtime[Deps]) -> RepairState:
         deps.steps.record_reason(require_task_id(runtime, "locate"), told)
         return {"label": "found", "suspects": record, "error": {}}
     text = "No code was found that the failing tests run. Name the file in the task."
-    return {"label": "nothing", "suspects": record, "error": {"type": "not_repaired", "message": text}}
+    return {"label": "nothing", "suspects": record, "error": {"type": NOT_LOCATED, "message": text}}
 
 
 def describe_place(place: Place) -> str:
@@ -89,7 +89,7 @@ def temperature_of(sample: int) -> float:
 
 
 @node(
-    reads=("task", "model", "checked", *_TRIED),
+    reads=("task", "checked", *_TRIED),
     writes=("answer", "attempt_no", "outcome", "trial", "error"),
     labels=("answered", "no answer", "no model"),
 )

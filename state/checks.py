@@ -101,6 +101,10 @@ class Checks(Protocol):
         """The same with another command line, which may take so many seconds."""
         ...
 
+    def is_test_change_requested(self, task: str) -> bool:
+        """Whether a task says that tests are to be written or changed."""
+        ...
+
     async def find_test_command(self) -> str:
         """The command line by which the project's own files run its tests; empty: they name none."""
         ...

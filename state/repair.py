@@ -3,6 +3,7 @@
 from typing import Annotated, Literal
 
 from pydantic import Field
+from typing_extensions import TypedDict
 
 from interlock.state.conversation import BatchEnd, LoopEnd
 from interlock.state.hooks import HookWait
@@ -15,6 +16,9 @@ ATTEMPTS = 16
 """Default for the number of requests for a correction."""
 CONFIRMING_RUNS = 3
 """How often the check must succeed with a correction, the run that found it included."""
+
+NOT_LOCATED = "not_located"
+"""Type of the error that no code was found which may hold the fault."""
 
 RepairStatus = Literal["done", "not_repaired", "cancelled", "failed"]
 
@@ -80,17 +84,24 @@ class Attempt(Frozen):
     """What it changes in the workspace's files; empty: the answer was unusable."""
 
 
-class RepairState(HookWait, PlanMode, BatchEnd, LoopEnd, total=False):
-    """State of a repair besides the chain: texts are detached records, named by their ids."""
+class RepairRequest(TypedDict, total=False):
+    """State that a repair shares with the workflow that it is a part of."""
 
     task: str
     """Record of what is wrong, in a person's words."""
-    model: str
-    command: str
-    """The check; empty: none was found."""
     max_attempts: int
     check_timeout_s: float
     """0: the default."""
+    repair_status: str
+    told: str
+    """Record of what was done or tried, for people; empty: the check passes at once."""
+
+
+class RepairState(HookWait, RepairRequest, PlanMode, BatchEnd, LoopEnd, total=False):
+    """State of a repair besides the chain: texts are detached records, named by their ids."""
+
+    command: str
+    """The check; empty: none was found."""
     trial_timeout_s: Annotated[float, OF_PROCESS]
     """Seconds that the check may take with a correction, by how long it took without."""
     head: str
@@ -116,5 +127,4 @@ class RepairState(HookWait, PlanMode, BatchEnd, LoopEnd, total=False):
     """Record of the list of `Attempt`."""
     confirmed: bool
     """The check has succeeded as often as it must."""
-    repair_status: str
     error: dict[str, str]

@@ -48,6 +48,7 @@ INSIDE: Mapping[str, frozenset[str]] = {
             "run_check_with_files",
             "for_command",
             "restore_tests",
+            "is_test_change_requested",
         }
     ),
     # A replay has the results of calls, and the problems of those that never ran.

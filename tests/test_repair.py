@@ -1,17 +1,22 @@
 """`repair`: each way in which a repair ends, what the model is told, what a kill and a replay cost."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import pytest
 from agent_runs.stage import Move, Replies, Stage, approve, cancel, refuse, untaken
+from commands import Ended, execute
 from folders import put, tree
+from local_server import Local
 
 from interlock.engine import Outcome
 from interlock.engine.travel.replay import replay_run
+from interlock.state.repair import ATTEMPTS
 from interlock.testing import Stage as KillStage
 from interlock.testing import kill_everywhere
 
@@ -115,7 +120,7 @@ SCENES: Mapping[str, Scene] = {
         "refused",
         moves=[approve, refuse],
         options={"approval_mode": "default"},
-        says="This correction passes the check and wasn't applied",
+        says="This correction passes the check, and wasn't applied",
     ),
     "no tests in the repository": Scene(
         [], "not_repaired", "no_tests", options={"check": ""}, files={"a.py": BAD}, says="--check"
@@ -137,7 +142,7 @@ SCENES: Mapping[str, Scene] = {
         [], "not_repaired", "no_tests", files={**FILES, "tests/run.sh": "echo Ran 0 tests in 0.000s\n"}
     ),
     "no code to suspect": Scene(
-        [], "not_repaired", "not_repaired", files={"tests/run.sh": "exit 1\n", "a.py": BAD}
+        [], "not_repaired", "not_located", files={"tests/run.sh": "exit 1\n", "a.py": BAD}
     ),
     "a check that never ends": Scene(
         [],
@@ -241,6 +246,54 @@ def test_a_replay_asks_no_model_and_runs_no_check(tmp_path: Path) -> None:
     assert found.divergence is None, found
     assert (tmp_path / "count").read_text() == before
     assert (stage.work / "a.py").read_text() == GOOD
+
+
+@pytest.fixture
+def small(tmp_path: Path, local: Local) -> Callable[..., Ended]:
+    """Run a command with a small model on this machine."""
+    work = tmp_path / "work"
+    tree(work, FILES)
+    local.is_llama()
+    return partial(execute, work, "-m", "openai:qwen", "-y", "--check", CHECK, env=local.env)
+
+
+def text_of(answer: dict[str, Any]) -> str:
+    return answer["text"]
+
+
+TURN = json.dumps({"text": "I can't."})
+
+
+@pytest.mark.parametrize("words", ["the tests fail, fix it", "write tests for f"])
+def test_a_small_model_with_a_check_repairs_before_it_is_left_to_itself(
+    words: str, small: Callable[..., Ended], local: Local, tmp_path: Path
+) -> None:
+    repairs = "fix" in words
+    local.turns += [text_of(WRONG), text_of(code(GOOD))] if repairs else [TURN] * 2
+    done = small("--protocol", "json", "--max-turns", "2", "-p", words)
+    assert (done.returncode == 0) == repairs, done.stderr
+    assert ((tmp_path / "work/a.py").read_text() == GOOD) == repairs
+    assert ("Repaired:" in done.stdout) == repairs
+    assert all(("response_format" in request) != repairs for request in local.asked)
+
+
+def test_a_small_models_failed_repair_ends_its_run(
+    small: Callable[..., Ended], local: Local, tmp_path: Path
+) -> None:
+    local.turns += [text_of(WRONG)] * ATTEMPTS
+    done = small("-p", "the tests fail, fix it")
+    assert (done.returncode, done.stdout) == (56, ""), done.stderr
+    assert "16 corrections tried, and none makes 'sh tests/run.sh' succeed." in done.stderr
+    assert (tmp_path / "work/a.py").read_text() == BAD
+
+
+def test_what_is_no_repair_goes_on_to_the_first_turn(
+    small: Callable[..., Ended], local: Local, tmp_path: Path
+) -> None:
+    put(tmp_path / "work/a.py", GOOD)
+    local.turns += [json.dumps({"text": "It is there."})]
+    done = small("--protocol", "json", "-p", "add a function h")
+    assert (done.returncode, done.stdout) == (0, "It is there.\n"), done.stderr
 
 
 def staged(folder: Path) -> KillStage:

@@ -62,6 +62,9 @@ class RunChecks:
     def for_command(self, command: str, timeout_s: float) -> "RunChecks":
         return replace(self, command=command, timeout_s=timeout_s or _TIMEOUT_S)
 
+    def is_test_change_requested(self, task: str) -> bool:
+        return RepairFiles(self.workspace.root, self._check_table).is_test_change_requested(task)
+
     async def find_test_command(self) -> str:
         from interlock.services.checks.test_command import find_test_command
 

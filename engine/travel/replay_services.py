@@ -36,6 +36,7 @@ from interlock.graphs.langgraph_node import Node
 from interlock.graphs.pipeline import Pipeline
 from interlock.graphs.user_nodes import run_or_replay_node
 from interlock.prompts import hash_prompts
+from interlock.services.checks.repair_files import RepairFiles
 from interlock.services.checks.test_table import CheckTable
 from interlock.services.hooks.hook_replies import HookReply, SourcedReply, merge_replies
 from interlock.services.models.script import ScriptEntry, to_script_entry
@@ -383,6 +384,9 @@ class RecordedChecks:
 
     def for_command(self, command: str, timeout_s: float) -> "RecordedChecks":  # noqa: ARG002 - as Checks
         return replace(self, command=command)
+
+    def is_test_change_requested(self, task: str) -> bool:
+        return RepairFiles(Path("/"), CheckTable(self.command)).is_test_change_requested(task)
 
     async def find_test_command(self) -> str:
         return ""
