@@ -68,7 +68,7 @@ def initial_state(input: RepairInput, context: WorkflowContext) -> dict[str, Any
 
 def build_output(values: Mapping[str, Any], context: WorkflowContext) -> RepairOutput:
     state, transcript = RepairState(**values), context.transcript
-    status, error = state["repair_status"], error_from_state(values)
+    status: Any = state["repair_status"]
     best = load_files(transcript, state["best"])
     diff = diff_of_files(load_suspects(transcript, state).files, best) if best else ""
     is_made = status == "done" and bool(best)
@@ -85,7 +85,7 @@ def build_output(values: Mapping[str, Any], context: WorkflowContext) -> RepairO
         failing=failing,
         changed=sorted(best) if is_made else [],
         proposal="" if is_made else diff,
-        error=error,
+        error=error_from_state(values),
     )
 
 

@@ -4,6 +4,7 @@ import re
 from collections.abc import Mapping
 
 from langgraph.runtime import Runtime
+from pydantic import JsonValue
 
 from interlock.nodes.repair_attempts import describe_place, diff_of_files
 from interlock.nodes.repair_records import (
@@ -86,7 +87,7 @@ async def find_check(state: RepairState, runtime: Runtime[Deps]) -> RepairState:
 
 def _check_call(deps: Deps, state: RepairState) -> tuple[CallKey, CallView]:
     """Return the check as the shell command that the policy decides on."""
-    args = {
+    args: dict[str, JsonValue] = {
         "command": state["command"],
         "description": "Run the check, also with each correction that is tried",
     }

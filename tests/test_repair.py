@@ -17,6 +17,7 @@ from local_server import Local
 from interlock.engine import Outcome
 from interlock.engine.travel.replay import replay_run
 from interlock.state.repair import ATTEMPTS
+from interlock.state.text import dict_or_empty
 from interlock.testing import Stage as KillStage
 from interlock.testing import kill_everywhere
 
@@ -184,7 +185,7 @@ def counting(folder: Path, body: str) -> Mapping[str, str]:
 def test_a_repair_ends_as_it_should(name: str, tmp_path: Path) -> None:
     scene = SCENES[name]
     stage, outcome = play(scene, tmp_path)
-    assert (outcome.status, (outcome.output.get("error") or {}).get("type", "")) == (
+    assert (outcome.status, dict_or_empty(outcome.output.get("error")).get("type", "")) == (
         scene.status,
         scene.error,
     )
@@ -199,7 +200,7 @@ def test_a_repair_ends_as_it_should(name: str, tmp_path: Path) -> None:
     assert not [*(stage.folder / "home" / "views").glob("*")]
 
 
-FLAKY = {
+FLAKY: Mapping[str, tuple[str, Replies]] = {
     "at once": ('[ $n = 2 ] && exit 0; echo "FAIL: test_f (t.T)"; exit 1\n', []),
     "in other tests": ('echo "FAIL: test_$n (t.T)"; exit 1\n', []),
     "with the correction": (f"[ $n = 4 ] && exit 1\n{RUN}", [code(GOOD)]),

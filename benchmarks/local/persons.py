@@ -91,10 +91,10 @@ def _measure(folder: Path, address: str, args: argparse.Namespace) -> None:
         "OPENAI_BASE_URL": address,
         "PYTHONDONTWRITEBYTECODE": "1",
     }
-    results: list[Result] = []
+    results = list[Result]()
+    only: list[int] = args.only
     print("| repair | elsewhere | test | exit | attempts | seconds |\n|---|---|---|---|---|---|", flush=True)
-    for number in args.only:
-        task = TASKS[number - 1]
+    for task in (TASKS[number - 1] for number in only):
         results.append(found := _repair(_fresh(folder / "work", task), task, env, args))
         test = "passes" if found.is_repaired else "BELIEVED FALSELY" if found.is_false else "fails"
         where = "yes" if task.get("elsewhere") else ""

@@ -94,7 +94,8 @@ def parse_failures(output: str) -> tuple[FailedTest, ...]:
     if "<testcase" in text:
         found = [*_parse_junit_xml(text)]
     else:
-        found = next(filter(None, ([*_parse_runner_output(row, text)] for row in RUNNERS)), [])
+        by_runner = ([*_parse_runner_output(row, text)] for row in RUNNERS)
+        found = next(filter(None, by_runner), list[_Found]())
     merged: dict[str, FailedTest] = {}
     for one in found:
         name = f"{one.path}::{one.test}" if one.path and one.test else one.test or one.path
