@@ -1,7 +1,7 @@
 """repair_attempts: locate the fault, ask a model for a correction, put it into the code, choose what to try next."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import PurePath
 
 from langgraph.runtime import Runtime
@@ -23,14 +23,17 @@ from interlock.state.errors import ModelError, UserError
 from interlock.state.messages import Message, ModelCall, TextDelta, ThoughtDelta
 from interlock.state.node import node, require_task_id
 from interlock.state.repair import NOT_LOCATED, Attempt, Place, RepairState, Suspects
+from interlock.state.text import shorten
 from interlock.tools.code_places import definitions_or_none, put_new_version, syntax_problem
 from interlock.tools.text_diff import unified_diff
 
-_TEMPERATURES = (0.0, 0.5, 0.8, 1.0)
+_TEMPERATURES = (0.0, 0.4, 0.6, 0.8, 0.9)
 """Of the first answer about a place, the second, and so on; the last one stays."""
 _OUTPUT_CHARS, _OUTPUT_LINES = 1_500, 40
 """Of the check's output, shown to the model."""
-_DIFF_LINES = 30
+_MOST_TOLD = 4
+"""Failed changes that the model is told of, each in so many characters:"""
+_TOLD_CHARS = 300
 _AROUND_LINES = 150
 """Of a file around a function that is asked for."""
 _ANSWER_CHARS = 6_000
@@ -38,7 +41,7 @@ _ANSWER_CHARS = 6_000
 _WHOLE_LINES = 30
 """A file up to this length is asked for as a whole; of others, the functions that change: fewer tokens to write."""
 _ENOUGH = "its code is whole"
-_BLOCK = re.compile(r"^ *(`{3,})[^\n`]*\n(.*?)\n? *\1`*[ \t]*$", re.DOTALL | re.MULTILINE)
+_BLOCK = re.compile(r"^ *(`{3,})(?!diff)[^\n`]*\n(.*?)\n? *\1`*[ \t]*$", re.DOTALL | re.MULTILINE)
 _TRIED = ("attempt_no", "since_best", "tried", "suspects", "best", "answer", "trial")
 
 
@@ -102,14 +105,15 @@ async def propose(state: RepairState, runtime: Runtime[Deps]) -> RepairState:
     text = current_text(state, deps, suspects, place)
     task = transcript.read_message(state["task"]).text
     before = [one for one in load_attempts(transcript, state) if one.place == number and one.diff]
+    how = "Write only the code, " if sample % 2 else "Say in a sentence what is wrong, then write "
     system, user = load_prompt("repair/propose").render_system_and_user(
         task=task,
         tests="".join(_fenced(f"{path} (a test)", code, path) for path, code in suspects.tests.items()),
         output=_fenced("It prints", shorten_output(end), "x.txt"),
         code=_code_of_place(text, place),
-        tried=_describe_last_attempt(before[-1]) if sample and before else "",
+        tried=_describe_changes(before) if sample % 2 == 0 else "",
         place=f"`{place.name}` in {place.path}" if place.name else place.path,
-        whole=_describe_wanted_code(text, place),
+        wanted=f"{how}{_describe_wanted_code(text, place)} in a code block.",
     )
     asked = ModelCall(
         task=require_task_id(runtime, "propose"),
@@ -191,9 +195,17 @@ def _code_of_place(text: str, place: Place) -> str:
     return _fenced(f"{place.path}, from line {first + 1}", shown, place.path)
 
 
-def _describe_last_attempt(attempt: Attempt) -> str:
-    diff = "\n".join(attempt.diff.split("\n")[2:][:_DIFF_LINES])
-    return _fenced(f"This change was tried, but {attempt.outcome}. Do something else", diff, "x.diff")
+def _describe_changes(attempts: Sequence[Attempt]) -> str:
+    """Say in words what was changed in vain: a small model that is shown a diff writes it again."""
+    told = dict[str, str]()
+    for one in attempts:
+        gone, new = (
+            " ".join(line[1:].strip() for line in one.diff.split("\n")[2:] if line.startswith(mark))
+            for mark in "-+"
+        )
+        told[f"Not `{shorten(new, _TOLD_CHARS)}` in place of `{shorten(gone, _TOLD_CHARS)}`"] = one.outcome
+    lines = [f"- {what}: {outcome}" for what, outcome in [*told.items()][-_MOST_TOLD:]]
+    return "These changes were tried in vain:\n" + "\n".join(lines) + "\n\n" if lines else ""
 
 
 @node(reads=_TRIED, writes=("trial", "outcome"), labels=("tried", "unusable"))

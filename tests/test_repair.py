@@ -88,7 +88,7 @@ SCENES: Mapping[str, Scene] = {
             code(BAD),
             code("def f(:\n"),
             WRONG,
-            {"expect": "This change was tried, but it still fails", **WRONG},
+            {"expect": "These changes were tried in vain", **WRONG},
             code(GOOD),
         ],
         "done",
@@ -153,7 +153,7 @@ SCENES: Mapping[str, Scene] = {
         files={**FILES, "tests/run.sh": "exec tail -f /dev/null\n"},
     ),
     "a correction that never ends": Scene(
-        [code(GOOD.replace("'g'", "'g'  # loop")), {"expect": "something loops", **code(GOOD)}],
+        [code(GOOD.replace("'g'", "'g'  # loop")), says("?"), {"expect": "something loops", **code(GOOD)}],
         "done",
         given={"check_timeout_s": 1.0},
         files={**FILES, "tests/run.sh": f"grep -q loop a.py && exec tail -f /dev/null\n{RUN}"},
