@@ -2,6 +2,9 @@
 
 import asyncio
 import json
+import os
+import pwd
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -247,6 +250,97 @@ def test_a_replay_asks_no_model_and_runs_no_check(tmp_path: Path) -> None:
     assert found.divergence is None, found
     assert (tmp_path / "count").read_text() == before
     assert (stage.work / "a.py").read_text() == GOOD
+
+
+class Project(NamedTuple):
+    """A repository in another language, with its own runner."""
+
+    program: str
+    check: str
+    files: Mapping[str, str]
+    path: str
+    answer: str
+    """Code in the answer: the function alone."""
+    wrong: str
+    right: str
+
+
+RUST = """/// The price after a discount of so many percent.
+pub fn discount(price: u32, percent: u32) -> u32 {
+    price - price * percent / 10
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_quarter_off() {
+        assert_eq!(discount(80, 5), 76);
+    }
+}
+"""
+PROJECTS = [
+    Project(
+        "node",
+        "node --test",
+        {
+            "cart.js": "const { rate } = require('./tax.js');\n\nfunction total(cents) {\n"
+            "  return cents * (100 + rate(cents)) / 100;\n}\n\nmodule.exports = { total };\n",
+            "tax.js": "function rate(cents) {\n  return cents > 1000 ? 19 : 0;\n}\n\nmodule.exports = { rate };\n",
+            "test/cart.test.js": "const test = require('node:test');\nconst assert = require('node:assert');\n"
+            "const { total } = require('../cart.js');\n\ntest('sums with tax', () => {\n"
+            "  assert.strictEqual(total(1000), 1190);\n});\n",
+        },
+        "tax.js",
+        "function rate(cents) {\n  return cents >= 1000 ? 19 : 0;\n}\n",
+        "> 1000",
+        ">= 1000",
+    ),
+    Project(
+        "go",
+        "go test ./...",
+        {
+            "go.mod": "module shop\n\ngo 1.19\n",
+            "tax.go": "package shop\n\n// Rate says how many percent are due.\nfunc Rate(cents int) int {\n"
+            "\tif cents > 1000 {\n\t\treturn 19\n\t}\n\treturn 0\n}\n",
+            "tax_test.go": 'package shop\n\nimport "testing"\n\nfunc TestRate(t *testing.T) {\n'
+            '\tif got := Rate(1000); got != 19 {\n\t\tt.Errorf("got %d, expected 19", got)\n\t}\n}\n',
+        },
+        "tax.go",
+        "func Rate(cents int) int {\n\tif cents >= 1000 {\n\t\treturn 19\n\t}\n\treturn 0\n}\n",
+        "> 1000",
+        ">= 1000",
+    ),
+    Project(
+        "cargo",
+        "cargo test --offline",
+        {
+            "Cargo.toml": '[package]\nname = "shop"\nversion = "0.1.0"\nedition = "2021"\n',
+            "src/lib.rs": RUST,
+        },
+        "src/lib.rs",
+        "pub fn discount(price: u32, percent: u32) -> u32 {\n    price - price * percent / 100\n}\n",
+        "/ 10\n",
+        "/ 100\n",
+    ),
+]
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize("project", PROJECTS, ids=lambda project: project.program)
+def test_other_languages_are_repaired_with_their_own_runners(project: Project, tmp_path: Path) -> None:
+    """Where the fault isn't in the first place suspected, the answer about that place changes nothing."""
+    if shutil.which(project.program) is None:
+        pytest.skip(f"{project.program} isn't installed")
+    answer = code(project.answer)
+    env = {"PATH": os.environ["PATH"], "HOME": pwd.getpwuid(os.getuid()).pw_dir}  # where toolchains lie
+    scene = Scene([answer] * 4, "", files=project.files, options={"check": project.check, "env": env})
+    stage, outcome = play(scene, tmp_path)
+    assert (outcome.status, outcome.output["changed"]) == ("done", [project.path]), outcome
+    for path, text in project.files.items():
+        after = text.replace(project.wrong, project.right) if path == project.path else text
+        assert (stage.work / path).read_text() == after
 
 
 @pytest.fixture

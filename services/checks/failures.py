@@ -73,8 +73,9 @@ RUNNERS: Sequence[RunnerOutput] = (
     ),
     RunnerOutput(
         "compiler",
-        block=r"^(?P<message>error(?:\[E\d+\])?: .+)$",
-        end=r"^(?:warning|error: could not compile)",
+        block=r"^(?P<message>error(?:\[E\d+\])?: (?!could not compile|aborting).+)$",
+        end=r"^(?:warning|error: (?:could not compile|aborting))",
+        broken=r"^error",
     ),
 )
 """Sources: the runners' own output, of pytest 8, CPython 3.11–3.13, jest 29, vitest 1–3, node 18–22, go 1.19, cargo
