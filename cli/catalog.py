@@ -9,7 +9,7 @@ from keyword import iskeyword
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from interlock.cli.other_programs import find_other_programs_command
+from interlock.cli.other_programs import SUBCOMMANDS, find_other_programs_command
 from interlock.cli.suggestions import close_matches, did_you_mean_hint
 from interlock.state.entry_points import EntryPoint, find_entry_point, find_entry_points
 from interlock.state.errors import THEIR_ERRORS, SetupError, UserError
@@ -37,6 +37,8 @@ _LISTED = {
     "Fleet": (
         ("fleet/", "worker", "Drive runs from the queue, on this host"),
         ("fleet/", "fleet [init]", "Show workers, jobs and open requests, or set up the database"),
+        ("top", "top", "Watch the runs that wait, run or are queued; open or stop one"),
+        ("top", "attach RUN", "Open a run in a session, whoever drives it; decide what it asks"),
         ("fleet", "logs RUN [-f]", "Print what a run did, and follow it"),
         ("fleet", "wait RUN…", "Wait until runs end or park"),
         ("fleet", "cancel RUN", "Stop a run that is driven elsewhere, or end one that waits"),
@@ -80,6 +82,7 @@ _LISTED = {
     "Configure": (
         ("folder", "memory [show|add|refresh]", "Show or extend the memory files, such as GEMINI.md"),
         ("auth", "auth [test|set|remove]", "Show, test, change or remove keys and model servers"),
+        ("install", "install [PART…]", "Install optional parts and packages of model providers"),
         ("doctor", "doctor [WORKFLOW]", "Check this machine, the settings and the store"),
         ("checks", "policy check TOOL JSON", "Show whether a call may run, and which rule decides"),
         ("checks", "hooks [test EVENT]", "List hooks, or show which hooks an event runs"),
@@ -89,7 +92,7 @@ _LISTED = {
         ("completion", "completion bash|zsh|fish", "Print the completion script for your shell"),
     ),
     "Develop": (
-        ("listing", "new workflow NAME", "Create a workflow of your own, with a test"),
+        ("listing", "new workflow NAME", "Create your own workflow, with a test"),
         ("engine/diagrams/", "diagrams --write|--check", "Regenerate or verify diagrams/"),
     ),
 }
@@ -175,6 +178,8 @@ def split_command_and_arguments(argv: list[str]) -> tuple[str, list[str]]:
         return "prompt", argv
     word, rest = argv[place], [*argv[:place], *argv[place + 1 :]]
     if word in COMMANDS:
+        if theirs := SUBCOMMANDS.get(" ".join([word, *rest[:1]])):
+            raise UserError(f"No command '{word} {rest[0]}'. {theirs}")
         return word, rest
     if word in _ROWS:
         raise UserError(
@@ -184,13 +189,10 @@ def split_command_and_arguments(argv: list[str]) -> tuple[str, list[str]]:
     if _NAME.fullmatch(word) and find_entry_point(_GROUP, word):
         return word, rest
     meant = [name for name in close_matches(word, [*COMMANDS, "help"], 0.7) if _accepts_arguments(name, rest)]
-    if ours := find_other_programs_command(word, rest):
-        meant = [ours]
-    if meant:
+    theirs = find_other_programs_command(word, rest)
+    if hint := f" {theirs}." if theirs else did_you_mean_hint(meant):
         prompt = shlex.quote(" ".join(argv))
-        raise UserError(
-            f"No command {word!r}.{did_you_mean_hint(meant)} To send it as a prompt: interlock -p {prompt}"
-        )
+        raise UserError(f"No command {word!r}.{hint} To send it as a prompt: interlock -p {prompt}")
     return "prompt", argv
 
 

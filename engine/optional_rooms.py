@@ -32,9 +32,7 @@ def load_fleet_entry_point(group: str, name: str, needed_by: str) -> Any:
     try:
         return entry.load()
     except ModuleNotFoundError as error:
-        raise ConfigError(
-            f"{needed_by} the extra `fleet`. Install it with: pip install 'interlock-agent[fleet]'"
-        ) from error
+        raise ConfigError(f"{needed_by} the extra `fleet`. Run: interlock install fleet") from error
 
 
 def find_telemetry_exporter() -> EntryPoint | None:

@@ -42,7 +42,7 @@ def build(depth: int = MAX_DEPTH) -> Graph:
     """`depth`: levels of sub-agents below it."""
     g = Graph("main", MainState)
     g.node("open_prompt", open_prompt)
-    g.subgraph("command", _build_command_graph, nondeterministic=True)
+    g.subgraph("command", build_command_graph, nondeterministic=True)
     g.subgraph("context", nested_graph_builder("context"))
     g.subgraph("turn", nested_graph_builder("turn"))
     g.subgraph("tools", nested_graph_builder("tools", depth))
@@ -88,7 +88,7 @@ def build(depth: int = MAX_DEPTH) -> Graph:
 
 
 @cache
-def _build_command_graph() -> Graph:
+def build_command_graph() -> Graph:
     """Expand a prompt that names a custom command; its shell lines run first, as a batch of calls."""
     g = Graph("command", CommandState, input=CommandIn, output=CommandOut)
     g.node("expand", expand)

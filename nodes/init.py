@@ -1,6 +1,5 @@
 """init: write a repository's memory file: choose it, instruct the model, check that it was written."""
 
-import hashlib
 from typing import Literal
 
 from langgraph.runtime import Runtime
@@ -44,13 +43,13 @@ async def open_init(state: InitState, runtime: Runtime[Deps]) -> InitState:
             "it to context.fileName in settings.",
             "file",
         )
-    existing = {m.shown: m.text for m in await deps.context.load_memory_files()}
-    file = state["file"] or next((name for name in names if name in existing), names[0])
+    file = state["file"] or next((name for name in names if _find_file_digest(deps, name)), names[0])
+    stood = _find_file_digest(deps, file)
     hint = deps.transcript.read_message(state["prompt"]).text if state["prompt"] else ""
     request = render_prompt(
         "init/look",
         file=file,
-        standing=_STANDS if file in existing else _NEW,
+        standing=_STANDS if stood else _NEW,
         hint=f"\n\nThe user adds: {hint}" if hint else "",
     )
     opened: InitState = {
@@ -59,7 +58,7 @@ async def open_init(state: InitState, runtime: Runtime[Deps]) -> InitState:
         "mode": MODE,
         "prompt": deps.transcript.append("", [Message(role="user", origin="person", content=request)]),
         "file": file,
-        "stood": _hash_text(existing.get(file, "")),
+        "stood": stood,
         "reminders": 0,
         "stop": "",
         "refused": {},
@@ -74,8 +73,9 @@ async def open_init(state: InitState, runtime: Runtime[Deps]) -> InitState:
     return {**opened, "label": "look"}
 
 
-def _hash_text(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest() if text else ""
+def _find_file_digest(deps: Deps, name: str) -> str:
+    """Return the digest of a file of the workspace, trusted or not; empty if there is none."""
+    return deps.toolset.current_file_digest(str(deps.info.workspace / name)) or ""
 
 
 @node(
@@ -87,9 +87,7 @@ def _hash_text(text: str) -> str:
 async def check_file(state: InitState, runtime: Runtime[Deps]) -> InitState:
     """A refusal is final; a model that stopped silently is reminded, a few times."""
     deps = runtime.context
-    now = next(
-        (_hash_text(m.text) for m in await deps.context.load_memory_files() if m.shown == state["file"]), ""
-    )
+    now = _find_file_digest(deps, state["file"])
     if now and now != state["stood"]:
         return {"label": "over", "status": "done"}
     if refused := find_open_refusal(refusals_from_state(state)):

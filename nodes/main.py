@@ -71,7 +71,7 @@ _NEXT = {"policy": "Change the rule", "person": "Approve it next time", "hook": 
     writes=(
         *initial_prompt_state(),
         *("prompt", "asked", "hook_stage", "said", "fed_back", "refused", "head", "stop", "status"),
-        *("unavailable", "next_speaker_check", "plan_phase", "skill_denies"),
+        *("unavailable", "next_speaker_check", "plan_phase", "skill_denies", "skill_allows"),
         *("tries_repair", "task", "max_attempts", "check_timeout_s"),
     ),
     labels=("prompt", "command", "unusable", "answered", "compress"),
@@ -88,6 +88,7 @@ async def open_prompt(state: MainState, runtime: Runtime[Deps]) -> MainState:
         "stop": "",
         "status": "running",
         "skill_denies": "",
+        "skill_allows": "",
         "unavailable": {m: how for m, how in state.get("unavailable", {}).items() if how == "run"},
         "plan_phase": phase,
         # A server for one conversation would have to read that again after the check's own request.
@@ -104,7 +105,7 @@ async def open_prompt(state: MainState, runtime: Runtime[Deps]) -> MainState:
     # Hook state is reset for each new prompt, but not for a retry of one.
     anew: MainState = {"hook_stage": "", "said": "", "fed_back": False, "refused": {}}
     try:
-        kind, prompt = await _resolve_typed_prompt(state["prompt"], runtime)
+        kind, prompt = await resolve_typed_prompt(state["prompt"], runtime)
     except UserError as error:  # the prompt stays, for a resume once the command is there
         failed: MainState = {"turn_status": "error", "error": {"type": error.kind, "message": str(error)}}
         return {**opened, **anew, **failed, "label": "unusable"}
@@ -129,7 +130,7 @@ def _repair_request(deps: Deps, state: MainState, prompt: str) -> MainState:
     return {"tries_repair": is_for_repair, "task": prompt, "max_attempts": ATTEMPTS, "check_timeout_s": 0.0}
 
 
-async def _resolve_typed_prompt(
+async def resolve_typed_prompt(
     prompt: str, runtime: Runtime[Deps]
 ) -> tuple[Literal["prompt", "command"], str]:
     """A command or a prompt, and its record; a server's prompt is spelled out.

@@ -9,6 +9,7 @@ from langgraph.runtime import Runtime
 from pydantic import JsonValue
 
 from interlock.nodes.edit import strings_to_try
+from interlock.nodes.guessed_encodings import ask_about_guessed_encoding
 from interlock.nodes.hooks import fire_hooks, hook_node
 from interlock.nodes.mcp import MCP_BY_NAMES, resolve_named_mcp_call
 from interlock.nodes.tools_approval import can_trust_previews, effective_approval_mode, require_tool_info
@@ -264,7 +265,7 @@ def _skill_refusal(deps: Deps, denied: str, call: CallView) -> ToolResult | None
 @node(
     reads=(
         *(*CALL, *MODES, "by_person", "hook_reason", "hook_attempt", "hooked"),
-        *("edit_status", "status"),
+        *("edit_status", "skill_allows", "status"),
     ),
     writes=("must_ask", "verdict", "rules", "status"),
     labels=("allow", "ask", "hooks", "deny", "no match"),
@@ -275,9 +276,14 @@ async def check_policy(state: DecideState, runtime: Runtime[Deps]) -> DecideStat
     deps, key, call = load_deps_key_and_call(state, runtime)
     info = require_tool_info(deps, call)
     mode = effective_approval_mode(deps, info.risk, state)
-    verdict = await deps.policy.decide_by_rules_and_checkers(
+    policy = deps.policy.with_skill_rules(state.get("skill_allows", ""))
+    verdict = await policy.decide_by_rules_and_checkers(
         call, info.risk, mode, deps.approvals.list_session_rules()
     )
+    if info.risk == "write":
+        earlier = load_earlier_calls(deps, key.message, key.index)
+        seen = find_seen_files(deps, key)
+        verdict = await ask_about_guessed_encoding(deps, call, verdict, mode, earlier, seen)
     record_call_decision(runtime, key, policy_decision_record(verdict, mode))
     if verdict.decision == "deny":
         why = verdict.deny_message or verdict.reason

@@ -122,6 +122,14 @@ class InputError(UserError):
         self.field = field
 
 
+class MissingPackageError(UserError):
+    """A model needs a package that isn't installed."""
+
+    def __init__(self, message: str, package: str) -> None:
+        super().__init__(message)
+        self.package = package
+
+
 class CredentialsError(UserError):
     """No usable key for the requested model."""
 

@@ -1,5 +1,6 @@
 """tooling: what a tool is, what it can use while running, and protocols of the toolset and policy."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -90,6 +91,21 @@ class Processes(Protocol):
 
     def list_background_processes(self) -> Sequence[Mapping[str, Any]]:
         """This drive's background processes: {pid, label, running, exit_code, output_file}."""
+        ...
+
+
+class ProblemFinder(Protocol):
+    """Finds problems that an edit brings, with the project's language servers."""
+
+    def has_server_for(self, path: Path) -> bool:
+        """Return whether any server checks files of this name, installed or not."""
+        ...
+
+    def start_check(self, path: Path, before: str | None, after: str) -> asyncio.Task[str | None]:
+        """Compare a file's text before (None: no file) and after an edit; what is on the disk doesn't matter.
+
+        The task returns lines for the model, or an empty string; None: no server is installed. It doesn't raise.
+        """
         ...
 
 
@@ -372,6 +388,10 @@ class Policy(Protocol):
         self, call: CallView, risk: Risk, mode: str, session: Sequence[SessionRule]
     ) -> Verdict:
         """Apply the rules alone, to the files as they are now."""
+        ...
+
+    def with_skill_rules(self, allowed: str) -> "Policy":
+        """Return the same rules with what the user's own skills of this prompt allow, an entry a line."""
         ...
 
     def is_read_only_command(self, call: CallView) -> bool:

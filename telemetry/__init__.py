@@ -43,9 +43,7 @@ def configuration_problem(settings: TelemetrySettings) -> str:
     if not all(
         find_spec("opentelemetry") and find_spec(f"opentelemetry.{name}") for name in ("sdk", "exporter")
     ):
-        return (
-            "telemetry.enabled needs a package that isn't installed. Run: pip install 'interlock-agent[otel]'"
-        )
+        return "telemetry.enabled needs a package that isn't installed. Run: interlock install otel"
     if settings.target == "gcp" and not settings.use_collector and not settings.outfile:
         return (
             "telemetry.target 'gcp' sends nothing: Interlock speaks to a collector only. Name one in "

@@ -185,14 +185,17 @@ def test_no_pattern_raises(pattern: str, path: str) -> None:
 
 def test_files_above_the_folder_count_once_they_are_trusted_too(run: Run, tmp_path: Path) -> None:
     work = tmp_path / "work"
-    tree(work, {".git/HEAD": "x", "CLAUDE.md": "THE ROOT", "AGENTS.md": "FREE", "sub/CLAUDE.md": "THE SUB"})
+    tree(
+        work,
+        {".git/HEAD": "x", "CLAUDE.md": "THE ROOT", "AGENTS.md": "THE AGENTS", "sub/CLAUDE.md": "THE SUB"},
+    )
 
     def shown() -> list[str]:
         text = run("run", "context", "prompt=go", "-C", "sub", "-o", "json").out
-        return [word for word in ("THE ROOT", "FREE", "THE SUB") if word in text]
+        return [word for word in ("THE ROOT", "THE AGENTS", "THE SUB") if word in text]
 
-    assert shown() == ["FREE"]
+    assert shown() == []
     assert "counts if" in run("trust", "sub", "--yes").out
-    assert shown() == ["FREE", "THE SUB"]
+    assert shown() == ["THE SUB"]
     run("trust", "--yes")
-    assert shown() == ["THE ROOT", "FREE", "THE SUB"]
+    assert shown() == ["THE ROOT", "THE AGENTS", "THE SUB"]

@@ -12,6 +12,8 @@ from commands import Ended, execute
 from patience import sampled
 from serving import serving
 
+from interlock.services.trust.decisions import record_trust_decision
+
 MODELS = {
     "anthropic": "anthropic:claude-sonnet-4-5",
     "bedrock": "bedrock:us.anthropic.claude-sonnet-4-5-20250929-v1:0",
@@ -97,6 +99,7 @@ def test_each_turn_reads_what_the_last_one_sent(provider: str, work: Path, serve
 def test_a_resumed_a_forked_and_a_compressed_conversation_is_read_from_the_cache(
     provider: str, work: Path, server: CachingServer
 ) -> None:
+    record_trust_decision(work, Path.home(), trusted=True)
     (work / "AGENTS.md").write_text("A rule of this project that is long enough to count.\n" * 200)
     server.turns = [
         reads(0),

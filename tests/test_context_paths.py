@@ -38,16 +38,16 @@ def test_every_declared_edge_is_taken_by_some_scene(place: Place) -> None:
 
 def test_a_part_that_is_turned_off_is_not_there(place: Place) -> None:
     (place.work / "GEMINI.md").write_text("be brief")
-    whole = place.run("context", {"prompt": "go on", "history": ASKED}).output
+    whole = place.run("context", {"prompt": "go on", "history": ASKED}, skip_trust=True).output
     assert [f["path"] for f in whole["files"]] == ["GEMINI.md"]
     assert "be brief" in json.dumps(whole["messages"][0])
     off = ("history", "environment", "directory", "system-prompt", "memory", "tool_declarations")
     asked = {"prompt": "go on", "history": ASKED}
-    bare = place.run("context", {**asked, "parts": dict.fromkeys(off, False)}).output
+    bare = place.run("context", {**asked, "parts": dict.fromkeys(off, False)}, skip_trust=True).output
     assert (bare["system"], bare["tools"], bare["files"]) == ("", [], [])
     assert [m["content"] for m in bare["messages"]] == ["go on"]
     for part in off:
-        tokens = place.run("context", {**asked, "parts": {part: False}}).output["tokens"]
+        tokens = place.run("context", {**asked, "parts": {part: False}}, skip_trust=True).output["tokens"]
         assert {name for name, count in tokens.items() if count} == set(whole["tokens"]) - {part, "at_files"}
 
 

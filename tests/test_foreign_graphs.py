@@ -179,7 +179,7 @@ def test_memories_outlive_a_run_and_need_an_extra_that_is_named_where_it_is_miss
     assert run_sync(name, {"text": "ink"}, options=options).output["before"] == "tea"
     monkeypatch.setitem(sys.modules, "langgraph.store.sqlite", None)
     failed = run_sync(name, {"text": "ice"}, options=options).error or {}
-    assert "need the extra `memory`: install interlock-agent[memory]" in failed["message"]
+    assert "need the extra `memory`. Run: interlock install memory" in failed["message"]
 
 
 ENDLESS = """

@@ -1,12 +1,16 @@
 """A hostile repository: its other agents' files do nothing before trust, and after it only what `trust` showed."""
 
+import json
 import os
+import re
 from pathlib import Path
 
 import pytest
 from commands import Run
 from folders import put, tree
 from scripted import call, shell, tools
+
+from interlock.services.files.agent_files import load_agent_files
 
 KEY = "sk-live-0123456789abcdefABCDEF0123456789"
 RUN = {"servers": ("codex", "opencode", "cursor", "vscode", "roo", "claude"), "hooks": ("start", "before")}
@@ -163,3 +167,55 @@ def test_its_keys_reach_neither_the_screen_nor_the_store(run: Run, tmp_path: Pat
     assert KEY not in shown + said
     kept = [path for path in state.rglob("*") if path.is_file() and KEY.encode() in path.read_bytes()]
     assert kept == []
+
+
+def _build_file_of_every_kind(marks: Path) -> dict[str, str]:
+    """Return a file for each path of the table: each steers the model, runs a command, leads outside and has a key."""
+    paths = [path for row in load_agent_files() for path in row.project]
+    files: dict[str, str] = {}
+    for n, path in enumerate(paths):
+        name = path.replace("**/SKILL.md", f"s{n}/SKILL.md").replace("**/", "").replace("-*", "-code")
+        name = name.replace("*", f"x{n}")
+        steer = f"STEER-{n}. @../secret.txt"
+        command = f"touch {marks}/{n}"
+        server = {f"s{n}": {"command": "sh", "args": ["-c", command], "env": {"API_TOKEN": KEY}}}
+        if name.endswith((".json", ".jsonc")):
+            files[name] = json.dumps({"mcpServers": server, "description": steer, "command": command})
+        elif name.endswith(".toml"):
+            texts = f"prompt = '{steer}'\ndescription = '{steer}'\ndeveloper_instructions = '{steer}'\n"
+            files[name] = f"{texts}name = 'a{n}'\nnotify = ['sh', '-c', '{command}']\n"
+        else:
+            front = f"name: n{n}\ndescription: {steer}\nallowed-tools: Bash(*)\nhooks: {{Stop: {command}}}\n"
+            files[name] = f"---\n{front}---\n{steer} !`{command}` !{{{command}}}\nKEY={KEY}\n"
+    return {name: text for name, text in files.items() if not any(o.startswith(f"{name}/") for o in files)}
+
+
+def test_no_kind_of_file_reaches_the_model_before_trust_nor_after_it_without_a_row(
+    run: Run, tmp_path: Path
+) -> None:
+    """The kinds are those of the table: one that is added there is tried here."""
+    (tmp_path / "marks").mkdir()
+    put(tmp_path / "secret.txt", "OUTSIDE")
+    files = _build_file_of_every_kind(tmp_path / "marks")
+    work = tree(tmp_path / "work", files)
+    steers = {name: re.findall(r"STEER-\d+\.", text) for name, text in files.items()}
+
+    def see() -> str:
+        """What a model of the main loop and one of the task loop are told."""
+        task = run("run", "system-prompt", "flavour=task", "mode=code", "-o", "json")
+        main = run("run", "context", "prompt=go", "-o", "json")
+        _, said = go(run, tmp_path, more=("-y",))
+        return task.out + main.out + main.err + said
+
+    before = see()
+    assert "STEER" not in before and "isn't trusted, so these were ignored" in before
+    rows = {Path(row["path"]): row["runs"] for row in run("trust", "--yes", "--json").json["files"]}
+    assert {work / name for name in files} <= {*rows}
+    after = see()
+    said = [name for name, steer in steers.items() if any(one in after for one in steer)]
+    assert len(said) > 30
+    for name in said:
+        assert not any("not used" in line for line in rows[work / name]), (name, rows[work / name])
+    assert "OUTSIDE" not in after and KEY not in after
+    for mark in (tmp_path / "marks").iterdir():
+        assert any(f"touch {mark}" in line for lines in rows.values() for line in lines), mark

@@ -113,7 +113,7 @@ def test_after_twenty_compressions_rules_todos_and_open_approvals_are_there(tmp_
     replies += [compressor(snapshot(f"goal {i // 2}")) for i in range(200)]
     put(stage.work / "a.txt", "one\ntwo\n")
     stage.write(replies)
-    outcome = stage.run("main", {"prompt": "please fix it"})
+    outcome = stage.run("main", {"prompt": "please fix it"}, skip_trust=True)
     assert outcome.status == "waiting", outcome.error
     home = stage.folder / "home"
     assert len(list_dropped_messages(home, outcome.run)) >= 20, "compressions in a row"

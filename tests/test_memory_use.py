@@ -51,7 +51,9 @@ def read(path: str) -> dict[str, Any]:
 
 
 def test_rules_of_a_directory_are_told_when_a_call_comes_there_and_once(place: Place) -> None:
-    outcome, notes = play(place, [read("a.txt"), read("lib/deep/x.py"), read("lib/deep/more.md")])
+    outcome, notes = play(
+        place, [read("a.txt"), read("lib/deep/x.py"), read("lib/deep/more.md")], skip_trust=True
+    )
     assert outcome.status == "done"
     [note] = notes
     text = "".join(part["text"] for part in note["content"])
@@ -86,7 +88,7 @@ def test_a_rule_comes_with_the_first_file_that_it_names_and_each_text_once(place
 
 def test_what_ignore_files_keep_away_is_no_rule(place: Place) -> None:
     (place.work / ".geminiignore").write_text("lib/GEMINI.md\n")
-    _, [note] = play(place, [read("lib/deep/x.py")])
+    _, [note] = play(place, [read("lib/deep/x.py")], skip_trust=True)
     assert "lib rules" not in json.dumps(note) and "deep rules" in json.dumps(note)
 
 

@@ -59,11 +59,11 @@ def test_instructions_that_fill_the_window_are_named_and_the_next_prompt_goes_on
 ) -> None:
     tree(tmp_path, {"AGENTS.md": "A rule that fills the window.\n" * 2_000})
     fake_gemini.play(LONG)
-    done = ask(tmp_path, fake_gemini, "-p", "hello")
+    done = ask(tmp_path, fake_gemini, "--skip-trust", "-p", "hello")
     assert done.returncode == 1
     assert "It is filled by AGENTS.md (" in done.stderr and "Shorten AGENTS.md" in done.stderr
     (tmp_path / "AGENTS.md").write_text("Be brief.\n")
-    again = ask(tmp_path, fake_gemini, "-p", "hello")
+    again = ask(tmp_path, fake_gemini, "--skip-trust", "-p", "hello")
     assert (again.returncode, again.stdout) == (0, "Fine.\n"), again.stderr
 
 

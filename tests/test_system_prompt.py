@@ -160,11 +160,13 @@ def test_a_file_in_place_of_the_prompt_leaves_role_and_instructions(place: Place
 
 def test_agents_md_stands_once_in_a_task_and_among_memory_files_otherwise(place: Place) -> None:
     tree(place.work, {"AGENTS.md": "agents say so", "GEMINI.md": "gemini says so"})
-    main = place.run("context", {"prompt": "go"}).output
+    unread = place.run("context", {"prompt": "go"}).output
+    assert all("agents say so" not in json.dumps(told) for told in (unread, task(place)))
+    main = place.run("context", {"prompt": "go"}, skip_trust=True).output
     assert json.dumps(main).count("agents say so") == 1 and "agents say so" not in main["system"]
     off = {"context": {"useAgentRules": False}}
-    assert "agents say so" in sections(task(place))["instructions"]
-    assert "instructions" not in sections(task(place, overrides=off))
+    assert "agents say so" in sections(task(place, skip_trust=True))["instructions"]
+    assert "instructions" not in sections(task(place, overrides=off, skip_trust=True))
 
 
 def test_rule_files_are_nothing_that_a_model_may_change(place: Place) -> None:

@@ -10,6 +10,7 @@ from interlock.cli.render.output import (
     abbreviate_home,
     print_json,
     print_table,
+    print_warnings,
     remark_paint,
     result_paint,
     to_one_line,
@@ -148,7 +149,8 @@ def memory(args: Args) -> int | None:
 def _show_memory(args: Args, root: Path) -> None:
     from interlock.engine.client.folder_contents import load_memory_files
 
-    files = load_memory_files(root)
+    files, warnings = load_memory_files(root)
+    print_warnings(warnings)
     if args.json:
         return print_json([{"path": str(f.path), "level": f.level, "text": f.text} for f in files])
     if not files:
@@ -166,7 +168,10 @@ def _show_memory(args: Args, root: Path) -> None:
 
 
 def _add_memory(args: Args, root: Path) -> None:
-    from interlock.engine.client.folder_contents import add_memory_line
+    from interlock.engine.client.folder_contents import add_memory_line, load_memory_files
 
-    file, is_new = add_memory_line(root, " ".join(args.text), for_all_folders=vars(args)["global"])
+    for_all_folders = vars(args)["global"]
+    file, is_new = add_memory_line(root, " ".join(args.text), for_all_folders=for_all_folders)
     result_paint().print_line(f"{'Added' if is_new else 'Already there'}: {file}")
+    if not for_all_folders:
+        print_warnings(load_memory_files(root)[1])

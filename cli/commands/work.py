@@ -100,6 +100,8 @@ def prompt(args: Args) -> int | None:
 
             if not found and first_model.needs_first_model(options):
                 model_setup.ask_for_and_store_model(options)
+            elif package := first_model.find_missing_model_package(options):
+                model_setup.offer_missing_package(package)
             if is_plain_terminal_or_screen_reader():
                 from interlock.cli.session.line_session import run_line_session as session
             else:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TypeVar
 from interlock.cli.driving import is_plain_terminal_or_screen_reader
 from interlock.cli.terminal import set_terminal_attributes
 from interlock.engine.client import Options, first_model
-from interlock.state.errors import UserError
+from interlock.state.errors import MissingPackageError, UserError
 from interlock.state.names import GEMINI_KEYS, GEMINI_URL, TIERS
 from interlock.state.text import did_you_mean, format_count, make_visible
 
@@ -89,15 +89,19 @@ def _store_typeahead_keys() -> None:
 
 
 T = TypeVar("T")
-_WELCOME = """\
-Welcome to Interlock. It needs a model to work with:
+_WELCOME = "Welcome to Interlock. It needs a model to work with."
+_MENU = """\
 
   1  Gemini, with a key from https://aistudio.google.com/apikey
   2  Claude, with a key from https://platform.claude.com/settings/keys
   3  GPT, with a key from https://platform.openai.com/api-keys
   4  OpenRouter, with a key from https://openrouter.ai/settings/keys
   5  A server that speaks OpenAI's protocol: Ollama, llama.cpp, vLLM, LM Studio
+  6  DeepSeek, Fireworks, Groq, Mistral, Together or xAI, with a key
+
+Azure, Bedrock and Vertex use a login of their own: see docs/models.md.
 """
+_OTHERS = ("deepseek", "fireworks", "groq", "mistralai", "together", "xai")
 _LOCAL = "http://localhost:11434/v1"
 """Ollama's address, unless another is set."""
 _SHOWN = 20
@@ -115,12 +119,70 @@ def ask_for_and_store_model(options: Options) -> None:
     print(_WELCOME)
     settings, env = first_model.load_settings_and_env(options)
     try:
-        chosen = _retry_until_valid(lambda: _ask_for_provider_and_model(settings, env), "\n\n")
+        chosen = _choose_model_of_set_key_or_server(settings, env)
+        if chosen is None:
+            print(_MENU)
+            chosen = _retry_until_valid(lambda: _ask_for_provider_and_model(settings, env), "\n\n")
     except (EOFError, KeyboardInterrupt):
-        keys = "GEMINI_API_KEY=…, ANTHROPIC_API_KEY=… or OPENAI_API_KEY=…"
-        print(f"\nNothing was stored. Next time, or now: export {keys}, or -m provider:model")
+        print(
+            "\nNothing was stored. To continue: set a provider's key (interlock auth set PROVIDER, or GEMINI_API_KEY, "
+            "ANTHROPIC_API_KEY or OPENAI_API_KEY in the environment), or pass -m PROVIDER:MODEL."
+        )
         raise KeyboardInterrupt from None
     _store_choice(chosen, options.user_home)
+
+
+def install_after_yes(package: str) -> None:
+    """Show the command that installs a package, and run it if the person agrees. Raises `UserError` if it isn't
+    installed then."""
+    from interlock.engine.client.installation import install_command, install_packages
+
+    command = install_command(package)
+    print(f"This needs the package {package}, which isn't installed. Interlock would run:\n  {command}")
+    answer = _read_until_valid("Install it? [Y/n] ", "y", lambda text: text.lower())
+    if answer not in ("y", "yes"):
+        raise UserError(f"Not installed. Install it yourself with: {command}")
+    if problem := install_packages([package]):
+        raise UserError(problem)
+
+
+def offer_missing_package(package: str) -> None:
+    """Ask whether to install a package. Without it, the session opens all the same, for another model."""
+    try:
+        install_after_yes(package)
+    except UserError as problem:
+        print(problem)
+
+
+def _install_package_of_provider(provider: str) -> None:
+    from interlock.services.models.names import require_package
+
+    try:
+        require_package(f"{provider}:any")
+    except MissingPackageError as error:
+        install_after_yes(error.package)
+
+
+def _choose_model_of_set_key_or_server(settings: "Settings", env: Mapping[str, str]) -> _ModelChoice | None:
+    """Ask only for the model if a key or an address is set; None: nothing is set, or what is set doesn't work."""
+    from interlock.services.models.names import PROVIDERS, first_provider_with_key
+
+    try:
+        if url := env.get("OPENAI_BASE_URL"):
+            print(f"OPENAI_BASE_URL names a server at {make_visible(url)}.")
+            _install_package_of_provider("openai")
+            key = env.get("OPENAI_API_KEY", "")
+            return _ask_for_model_of_server(key, *first_model.find_base_url_and_models(url.rstrip("/"), key))
+        provider = first_provider_with_key(env)
+        if not provider or PROVIDERS[provider].needs:
+            return None
+        print(f"{PROVIDERS[provider].key} is set.")
+        _install_package_of_provider(provider)
+        models = first_model.list_provider_models(provider, env)
+        return _ModelChoice(model=_ask_for_provider_model(provider, settings, models))
+    except UserError as problem:
+        print(problem)
+        return None
 
 
 def _ask_for_provider_and_model(settings: "Settings", env: Mapping[str, str]) -> _ModelChoice:
@@ -201,9 +263,9 @@ def _make_key_and_model_asker(provider: str) -> Callable[["Settings", Mapping[st
     """Return what asks for the key of a provider, tries it and asks for a model."""
 
     def asks(settings: "Settings", env: Mapping[str, str]) -> _ModelChoice:
-        from interlock.services.models.names import PROVIDERS, require_package
+        from interlock.services.models.names import PROVIDERS
 
-        require_package(f"{provider}:any")
+        _install_package_of_provider(provider)
         variable, address = PROVIDERS[provider].key, PROVIDERS[provider].url
 
         def tried() -> tuple[str, list[str]]:
@@ -214,18 +276,28 @@ def _make_key_and_model_asker(provider: str) -> Callable[["Settings", Mapping[st
 
         with disable_plain_terminal_echo():
             key, models = _retry_until_valid(tried)
-        if provider in TIERS:
-            model = _ask_for_model_alias_or_name(settings, models)
-        else:
-            print(
-                f"It works. {format_count(len(models), 'model')} {'is' if len(models) == 1 else 'are'} there."
-            )
-            example = "Model, such as anthropic/claude-sonnet-4.5: "
-            model = f"{provider}:{_read_until_valid(example, '', _make_known_model_validator(models))}"
+        model = _ask_for_provider_model(provider, settings, models)
         elsewhere = {address: env[address]} if env.get(address) else {}  # the key belongs to it
         return _ModelChoice({variable: key, **elsewhere}, model)
 
     return asks
+
+
+def _ask_for_provider_model(provider: str, settings: "Settings", models: Sequence[str]) -> str:
+    """Return the model to store, as `model.name` takes it."""
+    if provider in TIERS:
+        return _ask_for_model_alias_or_name(settings, models)
+    if provider != "openrouter":
+        print("It works.")
+        return f"{provider}:{_ask_for_listed_model(models)}"
+    print(f"It works. {format_count(len(models), 'model')} {'is' if len(models) == 1 else 'are'} there.")
+    example = "Model, such as anthropic/claude-sonnet-4.5: "
+    return f"{provider}:{_read_until_valid(example, '', _make_known_model_validator(models))}"
+
+
+def _ask_for_other_provider(settings: "Settings", env: Mapping[str, str]) -> _ModelChoice:
+    provider = _read_until_valid(f"Provider ({', '.join(_OTHERS)}): ", "", _make_choice_validator(*_OTHERS))
+    return _make_key_and_model_asker(provider)(settings, env)
 
 
 def _make_known_model_validator(models: Sequence[str]) -> Callable[[str], str]:
@@ -249,9 +321,7 @@ def _read_and_test_gemini_key(base: str, settings: "Settings") -> tuple[str, lis
 
 
 def _ask_for_openai_compatible_server(_settings: "Settings", env: Mapping[str, str]) -> _ModelChoice:
-    from interlock.services.models.names import require_package
-
-    require_package("openai:any")
+    _install_package_of_provider("openai")
     usual = env.get("OPENAI_BASE_URL") or _LOCAL
 
     def server() -> tuple[str, str, list[str]]:
@@ -261,7 +331,11 @@ def _ask_for_openai_compatible_server(_settings: "Settings", env: Mapping[str, s
             key = _read_api_key("Key (hidden; leave empty if none is needed): ")
             return key, *first_model.find_base_url_and_models(base, key)
 
-    key, base, models = _retry_until_valid(server)
+    return _ask_for_model_of_server(*_retry_until_valid(server))
+
+
+def _ask_for_model_of_server(key: str, base: str, models: Sequence[str]) -> _ModelChoice:
+    """Ask for a model of a server until one answers, and return what to store."""
 
     def answers() -> str:
         model = _ask_for_listed_model(models)
@@ -282,8 +356,9 @@ _WAYS = {
     "3": _make_key_and_model_asker("openai"),
     "4": _make_key_and_model_asker("openrouter"),
     "5": _ask_for_openai_compatible_server,
+    "6": _ask_for_other_provider,
 }
-"""Number in `_WELCOME` → what asks."""
+"""Number in `_MENU` → what asks."""
 
 
 def _ask_for_listed_model(models: Sequence[str]) -> str:
@@ -306,8 +381,9 @@ def _ask_for_listed_model(models: Sequence[str]) -> str:
 def _store_choice(chosen: _ModelChoice, home: Path) -> None:
     first_model.store_model_and_keys(chosen.variables, chosen.model, home)
     key = "key" if any(name.endswith("KEY") for name in chosen.variables) else "address"
-    model = "; the model in ~/.interlock/settings.json" if chosen.model != "auto" else ""
-    print(f"Stored: the {key} in ~/.gemini/.env, readable only by you{model}.\n")
+    stored = [f"the {key} in ~/.gemini/.env, readable only by you"] if chosen.variables else []
+    stored += ["the model in ~/.interlock/settings.json"] if chosen.model != "auto" else []
+    print(f"Stored: {'; '.join(stored)}.\n")
 
 
 def _format_names(names: Sequence[str]) -> str:

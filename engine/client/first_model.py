@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from interlock.engine.options import Options
-from interlock.state.errors import CredentialsError, UserError
+from interlock.state.errors import CredentialsError, MissingPackageError, UserError
 from interlock.state.names import GEMINI_KEYS
 from interlock.state.text import dict_or_empty
 
@@ -28,9 +28,25 @@ def needs_first_model(options: Options) -> bool:
         require_usable_model(*load_settings_and_env(options))
     except CredentialsError:
         return True
-    except UserError:  # an unknown model, or one that isn't installed: the run reports it
+    except UserError:  # an unknown model: the run reports it. A missing package: `find_missing_model_package`
         return False
     return False
+
+
+def find_missing_model_package(options: Options) -> str:
+    """Return the package that the configured model needs and that isn't installed; empty: none."""
+    if options.fake or (not options.model and any(options.env.get(name) for name in GEMINI_KEYS)):
+        return ""
+    from interlock.services.models.names import require_usable_model
+
+    settings, env = load_settings_and_env(options)
+    try:
+        require_usable_model(settings, env, options.model)
+    except MissingPackageError as error:
+        return error.package
+    except UserError:
+        return ""
+    return ""
 
 
 def load_settings_and_env(options: Options) -> "tuple[Settings, Mapping[str, str]]":
@@ -102,6 +118,7 @@ def store_model_and_keys(variables: Mapping[str, str], model: str, user_home: Pa
         if model != "auto":
             with edit_json_settings(settings, "model") as data:
                 data.setdefault("model", {})["name"] = model
-        write_dotenv_variables(file, variables)
+        if variables:
+            write_dotenv_variables(file, variables)
     finally:
         signal.signal(signal.SIGINT, before)

@@ -17,9 +17,11 @@ from interlock.state.text import replace_surrogates
 from interlock.tools.save_memory import add_fact_to_text
 
 
-def load_memory_files(root: Path) -> list[MemoryFile]:
-    """Return the memory files that apply in a folder, the nearest last."""
-    return load_run_instructions(load_default_configuration(root)).used_memory()
+def load_memory_files(root: Path) -> tuple[list[MemoryFile], list[str]]:
+    """Return the memory files that apply in a folder, the nearest last, and a warning if it isn't trusted and has files
+    that count only then."""
+    configuration = load_default_configuration(root)
+    return load_run_instructions(configuration).used_memory(), configuration.warnings_about_ignored_files
 
 
 def list_files_to_trust(root: Path) -> list[ProjectFile]:

@@ -165,8 +165,25 @@ def check_settings() -> Iterator[Finding]:
     except InterlockError as error:
         yield Finding("note", "model", str(error))
     yield _check_snapshots(root, loaded.settings)
+    yield _check_language_servers(configuration)
     yield from _check_network(env)
     yield from _check_telemetry(loaded.settings)
+
+
+def _check_language_servers(configuration: "Configuration") -> Finding:
+    from interlock.services.language_servers.table import ServerFinder, merge_server_settings
+
+    tools = configuration.loaded_settings.settings.tools
+    servers = merge_server_settings(tools.language_servers)
+    env, root = configuration.environment.values, configuration.sources.root
+    names = [one.name for one in ServerFinder(servers, [root], env.get("PATH", "")).list_installed()]
+    if not tools.diagnostics or not names:
+        off = "tools.diagnostics is off" if not tools.diagnostics else "none installed for this folder"
+        return Finding("ok", "language servers", f"{off}: edits aren't checked by any")
+    if not configuration.is_workspace_trusted:
+        why = "not started; the folder isn't trusted (interlock trust)"
+        return Finding("note", "language servers", f"{', '.join(names)}: {why}")
+    return Finding("ok", "language servers", f"{', '.join(names)}: check edits")
 
 
 def _check_snapshots(root: Path, settings: "Settings") -> Finding:
@@ -230,6 +247,7 @@ def _check_agents_skills_and_servers(
     nested = list_nested_skill_uses(root) if configuration.is_workspace_trusted else ()
     for one in (*list_definition_uses(configuration.definition_folders), *nested):
         yield Finding("note" if one.use.problem else "ok", one.kind, abbreviate_home(one.describe_use()))
+    yield from _check_allowed_tools(configuration)
     for file in settings.processor_files(root, home):
         why = "" if file.is_file() else "there is no such file"
         if not configuration.is_workspace_trusted and file.resolve().is_relative_to(root):
@@ -243,6 +261,19 @@ def _check_agents_skills_and_servers(
         yield Finding("ok" if file.used else "note", file.kind, abbreviate_home(text))
     if settings.mcp_servers:
         yield from _check_servers(settings, root)
+
+
+def _check_allowed_tools(configuration: "Configuration") -> Iterator[Finding]:
+    """Name what `allowed-tools` of the user's own skills and commands can't allow here."""
+    from interlock.services.policy.claude_permissions import read_allowed_tools
+
+    allowed = {skill.file.path: skill.allowed_tools for skill in configuration.skills.by_name.values()}
+    allowed |= {Path(c.source): c.allowed_tools for c in configuration.commands.usable.values()}
+    for path, entries in allowed.items():
+        for entry in read_allowed_tools(entries, configuration.sources.root):
+            if entry.fate == "skipped":
+                text = f"{path}: allowed-tools {entry.text!r} doesn't count: {entry.why}"
+                yield Finding("note", "permissions", abbreviate_home(text))
 
 
 def _check_servers(settings: "Settings", root: Path) -> Iterator[Finding]:

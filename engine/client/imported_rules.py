@@ -10,6 +10,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, islice, product
 from typing import Any, NamedTuple, cast
 
+from interlock.services.policy.claude_permission_syntax import (
+    parse_host,
+    parse_permission,
+    split_server_tool,
+)
 from interlock.services.secrets.redaction import Redactor, find_secret_shapes
 from interlock.state.names import OTHER_NAMES, mcp_tool_name
 
@@ -27,8 +32,6 @@ _EDITS = ("replace", "write_file")
 _READS = frozenset({"read_file", "grep_search", "glob", "list_directory", "write_todos", "read_many_files"})
 _SPECIAL = re.compile(r"[$`\\?\[\]{}~!#<>|;&()\n\r'\"]")
 """What a shell reads in another way than as text."""
-_ENTRY = re.compile(r"([^()\s]+)(?:\((.*)\))?", re.DOTALL)
-_HOST = re.compile(r"domain:([A-Za-z0-9.-]+)")
 _MOST_PREFIXES = 200
 _LONGEST_TEXT = 200
 
@@ -101,12 +104,11 @@ def read_claude_permissions(table: Mapping[str, Any]) -> ImportedRules:
     for kind in ("deny", "ask", "allow"):
         entries = cast("list[object]", table.get(kind)) if isinstance(table.get(kind), list) else []
         for entry in entries:
-            found = _ENTRY.fullmatch(entry.strip()) if isinstance(entry, str) else None
+            found = parse_permission(entry)
             if found is None:
                 made.leave_out(f"{kind} {entry}", "it is no rule of Claude Code's")
             else:
-                inner = "" if (found[2] or "").strip() in ("*", "**", ":*") else (found[2] or "").strip()
-                _add_claude_entry(made, f"{kind} {entry}", _DECISIONS[kind], found[1], inner)
+                _add_claude_entry(made, f"{kind} {entry}", _DECISIONS[kind], found.tool, found.scope)
     if mode := table.get("defaultMode"):
         made.leave_out(f"defaultMode {mode}", "choose it for a run: --approval-mode")
     if table.get("additionalDirectories"):
@@ -121,8 +123,8 @@ def _add_claude_entry(made: _Collector, text: str, decision: str, tool: str, inn
     ours = OTHER_NAMES.get(tool)
     if tool == "Bash":
         return made.add_command(text, decision, inner or "*")
-    if tool.startswith("mcp__"):
-        server, _, name = tool.removeprefix("mcp__").partition("__")
+    if server_tool := split_server_tool(tool):
+        server, name = server_tool
         if not server or "*" in server or ("*" in name and name != "*"):
             return made.leave_out(text, "a rule names one server, and one of its tools or all")
         which = "*" if name in ("", "*") else mcp_tool_name(server, name)
@@ -142,8 +144,8 @@ def _add_claude_entry(made: _Collector, text: str, decision: str, tool: str, inn
         return made.leave_out(text, "a rule names one file; keep files from tools with an ignore file")
     if not inner:
         return made.add(text, decision, ours)
-    if ours == "web_fetch" and (host := _HOST.fullmatch(inner)):
-        return made.add(text, decision, ours, host=host[1].lower())
+    if ours == "web_fetch" and (host := parse_host(inner)) and "*" not in host:
+        return made.add(text, decision, ours, host=host)
     return made.leave_out(text, "no rule says what narrows this tool")
 
 

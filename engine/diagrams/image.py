@@ -60,8 +60,7 @@ def rasterize_svg(svg: bytes) -> bytes:
         from resvg_py import svg_to_bytes
     except ModuleNotFoundError:
         raise UserError(
-            "PNG needs the extra `png`. Install it with: pip install 'interlock-agent[png]', or draw SVG, which "
-            "doesn't: --format svg"
+            "PNG needs the extra `png`. Run: interlock install png (or draw SVG, which needs nothing: --format svg)"
         ) from None
     found = dict(_find_known_fonts())
     font = next((file for file in _FONTS if file in found), None)

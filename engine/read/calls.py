@@ -1,7 +1,7 @@
 """calls: a run's calls and sub-agents: what each did, who decided on it, and the result."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -122,6 +122,24 @@ def list_calls(home: Path, run: str) -> list[Call]:
         found = [d for d in found if d["attempt"] <= row["attempt"]]
         made.append(_to_call(home, row, found, row["state"] == "intent" and row["epoch"] == drive))
     return made
+
+
+class CallUnderWay(NamedTuple):
+    """A tool call that a run's drive executes now."""
+
+    run: str
+    tool: str
+    args: dict[str, Any]
+    started: float
+    """Unix time, seconds."""
+
+
+def list_calls_under_way(home: Path, runs: Sequence[str]) -> list[CallUnderWay]:
+    """The calls that the drives of these runs execute now, the oldest first."""
+    return [
+        CallUnderWay(row["run"], row["tool"], _attempt_arguments(home, row), row["intent_at"])
+        for row in queries.list_calls_under_way(home, runs)
+    ]
 
 
 def list_decisions_on_call(home: Path, run: str, message: str, index: int) -> list[dict[str, Any]]:

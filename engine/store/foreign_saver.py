@@ -305,7 +305,7 @@ def open_memory_store(path: Path) -> Generator[BaseStore]:
         from langgraph.store.sqlite import SqliteStore
     except ImportError:
         raise RunError(
-            "Memories of LangGraph graphs (runtime.store) need the extra `memory`: install interlock-agent[memory]."
+            "Memories of LangGraph graphs (runtime.store) need the extra `memory`. Run: interlock install memory"
         ) from None
 
     class AnyValue(SqliteStore):

@@ -340,6 +340,29 @@ def find_drive_epoch(home: Path, run: str) -> int | None:
     return found[0]["epoch"] if found else None
 
 
+_UNDER_WAY = "join lease l on l.run = w.run and l.held = 1 and l.epoch = w.epoch"
+"""For a row `w` of work: the drive that began it goes on."""
+
+
+def list_calls_under_way(home: Path, runs: Sequence[str]) -> list[Row]:
+    """Tool calls that the drives of these runs execute now, with the record that made each; the oldest first."""
+    sql = (
+        "select w.run, w.tool, w.idx, w.args, w.intent_at, c.body as asked, c.file as asked_file "
+        f"from journal w {_UNDER_WAY} left join chain c on c.id = w.message "
+        f"where w.state = 'intent' and w.run in {json_keys_subquery_sql()} order by w.intent_at"
+    )
+    return select_rows(home, sql, encode_json_keys_parameter(runs))
+
+
+def list_model_requests_under_way(home: Path, runs: Sequence[str]) -> list[Row]:
+    """Requests to models that the drives of these runs wait for: run, agent, model, at; the oldest first."""
+    sql = (
+        f"select w.run, w.agent, w.model, w.at from reservations w {_UNDER_WAY} "
+        f"where w.under_way = 1 and w.run in {json_keys_subquery_sql()} order by w.at"
+    )
+    return select_rows(home, sql, encode_json_keys_parameter(runs))
+
+
 def list_agent_paths(home: Path, run: str) -> list[str]:
     """The path of every agent that began a conversation."""
     sql = "select body from chain where run = $1 and parent = '' and file is null"

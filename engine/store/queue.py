@@ -279,9 +279,7 @@ def next_cron_time(cron: str, zone: str, moment: datetime) -> datetime:
     try:
         from croniter import CroniterBadDateError, croniter
     except ImportError as error:
-        raise ConfigError(
-            "Schedules need the extra `fleet`. Install it with: pip install 'interlock-agent[fleet]'"
-        ) from error
+        raise ConfigError("Schedules need the extra `fleet`. Run: interlock install fleet") from error
     try:
         there = ZoneInfo(zone)
     except (ValueError, OSError, LookupError) as error:

@@ -184,7 +184,7 @@ def _open_saver(url: str, serde: Any) -> Generator[BaseCheckpointSaver[Any]]:
         from langgraph.checkpoint.sqlite import SqliteSaver
     except ImportError:
         raise UserError(
-            "Reading SqliteSaver's file needs the extra `memory`: install interlock-agent[memory]."
+            "Reading SqliteSaver's file needs the extra `memory`. Run: interlock install memory"
         ) from None
     with open_sqlite_read_only(path) as conn:
         saver = SqliteSaver(conn, serde=serde)
@@ -202,7 +202,7 @@ def _open_postgres_saver(url: str, serde: Any) -> Generator[BaseCheckpointSaver[
         driver: Any = import_module("psycopg")
     except ImportError as error:
         raise UserError(
-            f"Reading PostgreSQL needs the extra `fleet`: install interlock-agent[fleet] ({error.name} is missing)."
+            f"Reading PostgreSQL needs the extra `fleet` ({error.name} is missing). Run: interlock install fleet"
         ) from error
     try:
         with savers.PostgresSaver.from_conn_string(url) as saver:

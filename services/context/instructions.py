@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from interlock.services.context.imports import IncludedTexts, first_omission_note
-from interlock.services.context.memory import MemoryFile, MemoryNames, load_memory_files
+from interlock.services.context.memory import UNTRUSTED, MemoryFile, MemoryNames, load_memory_files
 from interlock.services.context.nested_instructions import find_nested_instructions
 from interlock.services.context.rules import (
     AgentRule,
@@ -31,6 +31,8 @@ class FoundFile(NamedTuple):
     what: str
     text: str
     """What it is, or why it isn't used; shown to people."""
+    path: Path | None = None
+    """Where it is, of one of Roo Code's rules."""
 
 
 class Instructions(NamedTuple):
@@ -98,7 +100,7 @@ def describe_instructions(
 ) -> Iterator[FoundFile]:
     """Yield a row for each memory and rule file: used or not, and why not. `mode_slugs`: of existing modes."""
     found = load_instructions([root], home, settings, trusted=trusted, untrusted_parents=untrusted_parents)
-    nested = [*find_nested_instructions(root, settings, found.included)]
+    nested = [*find_nested_instructions(root, settings, found.included, trusted=trusted)]
     for file in (*found.memory, *(one for one in nested if isinstance(one, MemoryFile))):
         row = f"{_format_path_from_root(file.path, root)}: {describe_memory_file(file, root)}"
         yield FoundFile(not (file.unused or first_omission_note(file.text)), "memory", row)
@@ -116,7 +118,7 @@ def describe_instructions(
     for row, path in find_unread_agent_files("rules", root):
         yield FoundFile(False, "rules", f"{_format_path_from_root(path, root)}: not used; {row.unread}")
     described = {rule.path for rule in others}
-    yield from _describe_roo_rules(root, home, mode_slugs, trusted, described)
+    yield from describe_roo_rules(root, home, mode_slugs, trusted, described)
 
 
 def describe_memory_file(file: MemoryFile, root: Path) -> str:
@@ -181,10 +183,11 @@ def _describe_unread_memory(root: Path, settings: ContextSettings) -> Iterator[F
                 yield FoundFile(False, "memory", f"{name}: not used; context.fileName names {said}")
 
 
-def _describe_roo_rules(
+def describe_roo_rules(
     root: Path, home: Path, mode_slugs: Collection[str], trusted: bool, described: Collection[Path]
 ) -> Iterator[FoundFile]:
-    """List the rules for each mode that has any, then those for all modes. `described`: files that have a row."""
+    """List Roo Code's rules for each mode that has any, then those for all modes. `described`: files that have a
+    row."""
     places = [base / ".roo" / "rules" for base in dict.fromkeys((home, root))]
     places += [root / name for name in RULES]
     slugs = {path.name.partition("-")[2] for p in places for path in p.parent.glob(f"{p.name}-*")}
@@ -193,7 +196,7 @@ def _describe_roo_rules(
         files = (
             load_rules_of_folders_or_single_file(f"-{slug}", root, home, IncludedTexts())
             if slug
-            else load_rule_files(root, home, "")
+            else load_rule_files(root, home, "", trusted=True)
         )
         used |= {file.shown for file in files}
         for file in files:
@@ -202,7 +205,9 @@ def _describe_roo_rules(
                 yield _describe_roo_rule(file, slug, mode_slugs, trusted)
     for name in (f"{name}{suffix}" for suffix in ("", *(f"-{s}" for s in sorted(slugs))) for name in RULES):
         if name not in used and root / name not in described and (root / name).is_file():
-            yield FoundFile(False, "rules", f"{name}: not used; there are rules that come before it")
+            yield FoundFile(
+                False, "rules", f"{name}: not used; there are rules that come before it", root / name
+            )
 
 
 def _describe_roo_rule(
@@ -213,12 +218,14 @@ def _describe_roo_rule(
         or file.problem
         or ("" if file.text else "it is empty")
     ):
-        return FoundFile(False, "rules", f"{file.shown}: not used; {problem}")
+        return FoundFile(False, "rules", f"{file.shown}: not used; {problem}", file.path)
+    if not trusted and not file.shown.startswith("~/"):
+        return FoundFile(False, "rules", f"{file.shown}: not used; {UNTRUSTED}", file.path)
     where = f"mode {mode_slug} of the task loop" if mode_slug else "every mode of the task loop"
     if mode_slug in ("", "code") and file.shown not in AGENT_FILES:
-        elsewhere = trusted or file.shown.startswith("~/")
-        where += ", every other conversation" if elsewhere else "; elsewhere once the folder is trusted"
-    return FoundFile(True, "rules", f"{file.shown}: {where}, about {estimate_tokens(file.text):,} tokens")
+        where += ", every other conversation"
+    text = f"{file.shown}: {where}, about {estimate_tokens(file.text):,} tokens"
+    return FoundFile(True, "rules", text, file.path)
 
 
 def describe_unknown_mode(mode_slug: str, known_slugs: Collection[str]) -> str:

@@ -22,8 +22,8 @@ TOTAL_LIMIT = 256 * 1024
 UNTRUSTED = "the folder isn't trusted (interlock trust)"
 _OVERRIDE, _OVERRIDDEN = "AGENTS.override.md", "AGENTS.md"
 """As in Codex."""
-_FREE = frozenset({"GEMINI.md", _OVERRIDE, _OVERRIDDEN})
-"""Read in any folder, as before other programs' files were. They are text, as any file that the model reads."""
+_IN_HOME = frozenset({"GEMINI.md", _OVERRIDE, _OVERRIDDEN})
+"""Names that Interlock reads in the user's own folders, too."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class MemoryNames:
     names: tuple[str, ...]
     """Their paths below each folder, in the order in which the model sees them."""
     chosen: bool = False
-    """The user named them (`context.fileName`): they count in any folder, and none replaces another."""
+    """The user named them (`context.fileName`): none replaces another."""
 
     @classmethod
     def choose(cls, names: Sequence[str] | None) -> "MemoryNames":
@@ -57,17 +57,13 @@ class MemoryNames:
 
     def list_names_in_home(self) -> tuple[str, ...]:
         """Return their names in the user's folders; those of all agents are a project's."""
-        return self.names if self.chosen else tuple(name for name in self.names if name in _FREE)
+        return self.names if self.chosen else tuple(name for name in self.names if name in _IN_HOME)
 
     def find_replacement(self, file: Path) -> str:
         """Return the name of the file beside this one that replaces it, or an empty text."""
         if self.chosen or file.name != _OVERRIDDEN:
             return ""
         return _OVERRIDE if _has_content(file.with_name(_OVERRIDE)) else ""
-
-    def needs_trust(self, name: str) -> bool:
-        """Return whether a project's file counts only in a trusted folder."""
-        return not self.chosen and name not in _FREE
 
 
 def load_memory_files(
@@ -90,8 +86,7 @@ def load_memory_files(
     for path, name, top, level in _list_candidate_memory_files(roots, home, chosen):
         if path in found or not is_file(real_path(path)):
             continue
-        waits = not trusted or path.parents[name.count("/")] in untrusted_parents
-        if level == "project" and waits and chosen.needs_trust(name):
+        if level == "project" and (not trusted or path.parents[name.count("/")] in untrusted_parents):
             found[path] = MemoryFile(path, level, "", unused=UNTRUSTED)
         elif replacement := chosen.find_replacement(path):
             found[path] = MemoryFile(path, level, "", unused=f"{replacement} replaces it")

@@ -88,13 +88,14 @@ class InstructionSource:
 
     def _find_files_near(self, paths: Sequence[str]) -> dict[Path, _NearbyFile]:
         found: dict[Path, _NearbyFile] = {}
-        read, trusted = self._settings.read, self._folders.trusted
-        names = [name for name in self._names.names if trusted or not self._names.needs_trust(name)]
+        read = self._settings.read
+        if not self._folders.trusted:
+            return found
         for path in paths if read.memory else ():
-            for file in find_memory_files_down_to(path, self._workspace, names):
+            for file in find_memory_files_down_to(path, self._workspace, self._names.names):
                 if not self._names.find_replacement(file):
                     found.setdefault(file, _NearbyFile("project", None))
-        for path in paths if read.rules and trusted else ():
+        for path in paths if read.rules else ():
             for rule in self._find_rules_for(path):
                 found.setdefault(rule.path, _NearbyFile(format_trigger(path), rule))
         return found

@@ -5,10 +5,11 @@ A run doesn't look for them: it finds those on the way to the files that it read
 import os
 from collections import deque
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from interlock.services.context.imports import ImportExpansion, IncludedTexts
-from interlock.services.context.memory import FILE_LIMIT, MemoryFile, MemoryNames, read_memory_file
+from interlock.services.context.memory import FILE_LIMIT, UNTRUSTED, MemoryFile, MemoryNames, read_memory_file
 from interlock.services.context.rules import AgentRule, load_nested_rules
 from interlock.services.files.agent_files import list_agent_files
 from interlock.services.files.filesystem import is_directory
@@ -21,7 +22,7 @@ _MOST_FOLDERS = 20_000
 
 
 def find_nested_instructions(
-    root: Path, settings: ContextSettings, included: IncludedTexts
+    root: Path, settings: ContextSettings, included: IncludedTexts, *, trusted: bool
 ) -> Iterator[MemoryFile | AgentRule]:
     """Yield the memory and rule files below the root, outside of ignored folders. `included`: what the opening has."""
     names = MemoryNames.choose(settings.chosen_file_names)
@@ -34,11 +35,16 @@ def find_nested_instructions(
         if settings.read.memory:
             for name in names.names:
                 file = folder / name
-                if file.is_file() and not names.find_replacement(file):
+                is_of_root = file.relative_to(root).as_posix() in names.names  # .claude/CLAUDE.md
+                if is_of_root or not file.is_file() or names.find_replacement(file):
+                    continue
+                if trusted:
                     imports = ImportExpansion((real_path(root),), FILE_LIMIT, included)
                     yield read_memory_file(file, "project", imports)
-        if settings.read.rules:
-            yield from load_nested_rules(folder, [root])
+                else:
+                    yield MemoryFile(file, "project", "", unused=UNTRUSTED)
+        for rule in load_nested_rules(folder, [root]) if settings.read.rules else ():
+            yield rule if trusted else replace(rule, text="", unused=UNTRUSTED)
 
 
 def _walk_folders(root: Path) -> Iterator[tuple[Path, set[str]]]:

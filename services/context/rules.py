@@ -165,20 +165,20 @@ def _read_rule(rule: AgentRule, imports: ImportExpansion) -> AgentRule:
 
 
 def load_rule_files(
-    root: Path, home: Path, mode: str, *, use_agent_files: bool = True, use_rules: bool = True
+    root: Path, home: Path, mode: str, *, trusted: bool, use_agent_files: bool = True, use_rules: bool = True
 ) -> list[RuleFile]:
-    """Load rules in the order shown to the model: the mode's, the ignore file, AGENTS.md, those for all modes."""
+    """Load rules in the order shown to the model: the mode's, the ignore file, AGENTS.md, those for all modes. Of an
+    untrusted folder none is loaded, only the user's own."""
     included = IncludedTexts()
-    files = [
-        *(
-            load_rules_of_folders_or_single_file(f"-{mode}", root, home, included)
-            if mode and use_rules
-            else ()
-        ),
-        *_read_rule_files_until_non_empty(root, (IGNORE_FILE,), included),
-        *_read_rule_files_until_non_empty(root, AGENT_FILES if use_agent_files else (), included),
-        *(load_rules_of_folders_or_single_file("", root, home, included) if use_rules else ()),
-    ]
+    agent_files = AGENT_FILES if use_agent_files else ()
+    files: list[RuleFile] = []
+    if mode and use_rules:
+        files += load_rules_of_folders_or_single_file(f"-{mode}", root, home, included, trusted=trusted)
+    if trusted:
+        files += _read_rule_files_until_non_empty(root, (IGNORE_FILE,), included)
+        files += _read_rule_files_until_non_empty(root, agent_files, included)
+    if use_rules:
+        files += load_rules_of_folders_or_single_file("", root, home, included, trusted=trusted)
     left = TOTAL_LIMIT
     kept: list[RuleFile] = []
     for file in files:
@@ -191,15 +191,16 @@ def load_rule_files(
 
 
 def load_rules_of_folders_or_single_file(
-    suffix: str, root: Path, home: Path, included: IncludedTexts
+    suffix: str, root: Path, home: Path, included: IncludedTexts, *, trusted: bool = True
 ) -> list[RuleFile]:
-    """Load rules from the user's and the project's folder; if neither has any, from the first non-empty single file."""
+    """Load rules from the user's and the project's folder; if neither has any, from the project's first non-empty
+    single file. `trusted`: whether the project's count."""
     found: list[RuleFile] = []
-    for base in dict.fromkeys((home, root)):
+    for base in dict.fromkeys((home, root) if trusted else (home,)):
         files = islice(find_matching_files(base, f".roo/rules{suffix}/**/*"), _MOST)
         ordered = sorted(files, key=lambda p: (p.name.casefold(), str(p)))
         found += [_read_rule_file(path, base, included, in_home=base != root) for path in ordered]
-    if any(file.text for file in found):
+    if not trusted or any(file.text for file in found):
         return found
     return [*found, *_read_rule_files_until_non_empty(root, [f"{name}{suffix}" for name in RULES], included)]
 

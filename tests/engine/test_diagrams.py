@@ -143,7 +143,9 @@ def test_png_is_drawn_without_an_installed_dot_and_never_without_its_text(
 def test_png_without_its_package_is_one_line_that_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
     monkeypatch.setitem(sys.modules, "resvg_py", None)
-    with pytest.raises(UserError, match=r"PNG needs the extra `png`\. Install it with: .*--format svg"):
+    with pytest.raises(
+        UserError, match=r"PNG needs the extra `png`\. Run: interlock install png.*--format svg"
+    ):
         diagrams.render_diagram("route", "png")
 
 

@@ -6,6 +6,7 @@ import stat
 import threading
 from collections.abc import Iterator
 from http.server import ThreadingHTTPServer
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -127,7 +128,7 @@ def test_a_local_server_is_asked_for_its_models_and_one_that_fails_is_asked_agai
 ) -> None:
     with Terminal(folder, env={"PYTHONPATH": str(no_package(folder))}, command=FROM_NOTHING) as terminal:
         terminal.waits_for("Which one? [1]")
-        terminal.type("6\r", then="'6' is none of 1, 2, 3, 4, 5.\nWhich one? [1]")
+        terminal.type("7\r", then="'7' is none of 1, 2, 3, 4, 5, 6.\nWhich one? [1]")
         terminal.type("5\r", then="Its address [http://localhost:11434/v1]")
         terminal.type("127.0.0.1:9\r", then="Key (hidden; leave empty if none is needed)")
         terminal.press("enter")
@@ -143,6 +144,56 @@ def test_a_local_server_is_asked_for_its_models_and_one_that_fails_is_asked_agai
     assert text == f"OPENAI_BASE_URL='http://{server}/v1'\n"
     settings = json.loads((folder.parent / ".interlock" / "settings.json").read_text())
     assert settings == {"model": {"name": "openai:qwen3:8b"}}
+
+
+_PIP = """
+import pathlib, sys
+(here := pathlib.Path(__file__).parent.parent / "langchain_groq").mkdir()
+(here / "__init__.py").touch()
+(info := here.parent / "langchain_groq-9.9.dist-info").mkdir()
+(info / "METADATA").write_text("Metadata-Version: 2.1\\nName: langchain-groq\\nVersion: 9.9\\n")
+print("pip was called with", *sys.argv[1:])
+"""
+
+
+def test_a_missing_package_is_installed_after_a_yes(folder: Path) -> None:
+    if find_spec("langchain_groq"):
+        pytest.skip("langchain-groq is installed here")
+    packages = folder.parent / "packages"
+    tree(packages, {"pip/__init__.py": "", "pip/__main__.py": _PIP})
+    with Terminal(folder, env={"PYTHONPATH": str(packages)}, command=FROM_NOTHING) as terminal:
+        terminal.waits_for("Which one? [1]")
+        terminal.type("6\r", then="Provider (deepseek")
+        terminal.type("groq\r", then="-m pip install langchain-groq\nInstall it? [Y/n]")
+        terminal.type("n\r", then="Not installed. Install it yourself with: ")
+        terminal.waits_for("Which one? [1]")
+        assert not (packages / "langchain_groq").exists()
+        terminal.type("6\r", then="Provider (deepseek")
+        terminal.type("groq\r", then="Install it? [Y/n]")
+        terminal.type("\r", then="pip was called with install langchain-groq\nKey (hidden)")
+
+
+def test_a_server_that_is_set_is_used_and_only_its_model_asked_for(folder: Path, server: str) -> None:
+    url = f"http://{server}/v1"
+    with Terminal(
+        folder, env={"OPENAI_BASE_URL": url, "PYTHONPATH": str(no_package(folder))}, command=FROM_NOTHING
+    ) as terminal:
+        terminal.waits_for("OPENAI_BASE_URL names a server at")
+        terminal.waits_for("Model [broken]")
+        assert "Which one?" not in "\n".join(terminal.screen)
+        terminal.type("2\r", then="Stored: the address in ~/.gemini/.env")
+        terminal.waits_for("›")
+    settings = json.loads((folder.parent / ".interlock" / "settings.json").read_text())
+    assert settings == {"model": {"name": "openai:qwen3:8b"}}
+
+
+def test_a_key_that_is_set_but_refused_leads_to_the_menu(folder: Path) -> None:
+    pytest.importorskip("langchain_openai")
+    with serving(ThreadingHTTPServer(("127.0.0.1", 0), _Vendor)) as made:
+        env = {"OPENROUTER_BASE_URL": f"http://127.0.0.1:{made.server_port}", "OPENROUTER_API_KEY": "wrong"}
+        with Terminal(folder, env=env) as terminal:
+            terminal.waits_for("OPENROUTER_API_KEY is set.\nThe key was refused: invalid x-api-key")
+            terminal.waits_for("Which one? [1]")
 
 
 class _Vendor(Quiet):

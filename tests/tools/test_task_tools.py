@@ -76,7 +76,7 @@ def test_without_the_extra_code_is_cut_by_lines_and_one_line_says_what_to_instal
     assert [c.name for c in cut_into_chunks(SOURCE.encode(), "python")] == ["long", "K"]
     monkeypatch.setattr("interlock.tools.code_definitions.find_spec", lambda _: None)
     assert "list_code_definition_names" not in {n for n, tool in TOOLS.items() if tool.installed()}
-    needs = "list_code_definition_names needs the extra `code`: install interlock-agent[code]."
+    needs = "list_code_definition_names needs the extra `code`; a person can run: interlock install code"
     assert call.failed("not_installed", "list_code_definition_names", path="src") == needs
     assert [chunk.name for chunk in cut_into_chunks(SOURCE.encode(), "python")] == [""]
     assert "none: code is indexed by lines, not by definition" in str([*check_machine()])

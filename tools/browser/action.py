@@ -149,7 +149,8 @@ async def _ensure_browser_started(context: ToolContext) -> int:
             return int(one["pid"])
     if not is_browser_installed():
         raise ToolError(
-            "not_installed", "browser_action needs the extra `browser`: install interlock-agent[browser]."
+            "not_installed",
+            "browser_action needs the extra `browser`. A person can run: interlock install browser",
         )
     argv = [sys.executable, "-I", _PROGRAM, find_chromium(context.settings.tools.browser)]
     try:

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +20,11 @@ from interlock.services.models.names import (
     unresolved_model_for_role,
 )
 from interlock.services.models.options import BEDROCK_FIELDS, thinking_effort_options
-from interlock.services.packages import install_command
+from interlock.services.packages import EXTRAS, extra_packages, install_command, missing_packages
 from interlock.state.errors import ConfigError, CredentialsError, UserError
 from interlock.state.settings import Settings
 
+ROOT = Path(__file__).parents[3]
 TABLE: dict[str, list[Any]] = table(__file__, "models.yaml")
 
 
@@ -160,6 +162,17 @@ def test_a_missing_package_is_installed_the_way_interlock_was(
     tree(tmp_path, files)
     told = install_command("langchain-groq", upgrade=upgrade, prefix=tmp_path, python="/v/bin/python")
     assert told == command
+
+
+def test_each_extra_can_be_installed_by_its_name() -> None:
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert set(EXTRAS) == set(declared) - {"dev", "vertex"}, "EXTRAS in services/packages.py"
+    assert extra_packages("memory") == declared["memory"]
+    assert {*declared["openai"], *declared["bedrock"]} <= set(extra_packages("all-models"))
+    assert missing_packages(["pytest>=9", "pytest>=9000", "no-such-package"]) == [
+        "pytest>=9000",
+        "no-such-package",
+    ]
 
 
 EFFORTS: list[Any] = [
