@@ -53,7 +53,14 @@ INSIDE: Mapping[str, frozenset[str]] = {
     ),
     # A replay has the results of calls, and the problems of those that never ran.
     "toolset": frozenset(
-        {"run_call", "plan_change", "preview_call", "find_call_problem", "current_file_digest"}
+        {
+            "run_call",
+            "plan_change",
+            "preview_call",
+            "find_encoding_to_confirm",
+            "find_call_problem",
+            "current_file_digest",
+        }
         | {"find_changed_files"}  # the record has the note on them
     )
     | {"confirm_encoding", "declare_tools", "find_tool_info", "nearest_tool_names", "summarize_call"},
