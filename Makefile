@@ -65,8 +65,9 @@ diagrams: $(VENV)/installed ## rewrite diagrams/ and the generated blocks of the
 	$(BIN)/interlock diagrams --write
 	$(RUN) docs/generated.py --write
 
-pictures: $(VENV)/installed-dev ## record README's pictures: a newcomer's first five minutes, and the page in Chromium
+pictures: $(VENV)/installed-dev ## record README's pictures and casts: first five minutes, three journeys, the page
 	@$(RUN) docs/five_minutes.py
+	@$(RUN) docs/journeys.py
 	@$(RUN) docs/page_picture.py
 
 bench: $(VENV)/installed ## start-up, overhead per turn, bytes per turn, memory, modules an approval passes
