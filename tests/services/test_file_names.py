@@ -4,7 +4,6 @@ import itertools
 import json
 import os
 import re
-import sys
 import unicodedata
 from collections.abc import Iterator
 from contextlib import contextmanager
