@@ -166,9 +166,8 @@ def test_names_in_private_places_stay_closed_however_they_are_written(desk: Desk
 
 
 def test_a_name_that_is_said_to_have_one_spelling_has_one() -> None:
-    read = {
-        fold_written_name(chr(code)) for code in (*range(128, 0xD800), *range(0xE000, sys.maxunicode + 1))
-    }
+    beyond_ascii = map(chr, (*range(128, 0xD800), *range(0xE000, 0x10000)))  # those after it fold to none
+    read = {*map(fold_written_name, beyond_ascii)}
     read |= {fold_written_name(f"\\{escape}") for escape in ("x0a", "x5c", "x7f", "012", "101", "134", "x41")}
     assert not [text for text in read if has_one_spelling(text)]
     assert has_one_spelling("a-b_c.d(e)[f]{g},0~!@#$%^&+=") and not has_one_spelling("it's")
