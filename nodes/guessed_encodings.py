@@ -17,12 +17,11 @@ async def ask_about_guessed_encoding(
 ) -> Verdict:
     """Return the verdict on a call that writes a file, or one that asks where it would write new text in a guessed
     encoding. In yolo mode nobody is asked: there the write is refused."""
-    if verdict.decision != "allow" or mode == "yolo" or repr(call.args).isascii():
+    if verdict.decision != "allow" or mode == "yolo":
         return verdict
-    preview = await deps.toolset.preview_call(call, earlier, seen)
-    if preview.confirms is None:
+    if await deps.toolset.find_encoding_to_confirm(call, earlier, seen) is None:
         return verdict
-    reason = f"It writes text beyond ASCII, and that the file is {preview.confirms.encoding} is only a guess."
+    reason = "New text beyond ASCII needs an encoding that a person confirmed."
     return Verdict(decision="ask", rule="guessed encoding", reason=reason, by_checker=True)
 
 

@@ -264,6 +264,17 @@ class BuiltinToolset:
             return Preview(text=self.summarize_call(call), problem=problem)
         return Preview(text=self.summarize_call(call))
 
+    async def find_encoding_to_confirm(
+        self, call: CallView, earlier: Sequence[CallView], seen: SeenFiles | None = None
+    ) -> ConfirmedEncoding | None:
+        tool = self._names.get(call.name)
+        if tool is None or tool.plan is None or repr(call.args).isascii():
+            return None
+        args = _parse_args(tool, call)
+        if not await asyncio.to_thread(self._files.has_guessed_encoding, tool, args):
+            return None
+        return (await self.preview_call(call, earlier, seen)).confirms
+
     async def read_file_to_edit(self, call: CallView, earlier: Sequence[CallView]) -> TargetFile | ToolResult:
         try:
             path = str(call.args["file_path"])

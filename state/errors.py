@@ -192,7 +192,7 @@ ENDED_WELL = frozenset(
 """Statuses of runs that succeeded."""
 STOPPED = {"cancelled": "Stopped on request.", "timeout": "Its running time is used up."}
 """Why a drive ended before its work was done, by its status; the run can be resumed."""
-PASSING = ("died", "limit", "busy", "store")
+PASSING = ("died", "limit", "busy", "store", "key")
 """Kinds of errors after which workers go on with a run by themselves."""
 EXIT_CODES = {
     **dict.fromkeys(ENDED_WELL, 0),
@@ -205,6 +205,7 @@ EXIT_CODES = {
     **dict.fromkeys(("turn_limit", "max_turns", "session_limit"), 53),
     "tool_failure": 54,
     **dict.fromkeys(("denied", "rejected", "refused", "stopped_by_hook", "blocked_by_hook"), 56),
+    "not_repaired": 56,
     "budget": 57,
     **dict.fromkeys(("loop_detected", "loop_nudge"), 58),
     "waiting": 75,

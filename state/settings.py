@@ -504,7 +504,7 @@ class TelemetrySettings(Section):
     """gemini-cli's settings. Honoured only in the user's own settings and environment: they send data elsewhere."""
 
     enabled: bool = False
-    """Send traces, metrics and logs of runs to a collector (OpenTelemetry). Needs the extra `[otel]`."""
+    """Send traces, metrics and logs of runs to a collector (OpenTelemetry). Needs a part: `interlock install otel`."""
     target: Literal["local", "gcp"] = "local"
     """`gcp` needs a collector, too (gemini-cli's `useCollector`): nothing is sent to Google directly."""
     otlp_endpoint: str = Field("http://localhost:4317", alias="otlpEndpoint")

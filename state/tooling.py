@@ -350,6 +350,13 @@ class Toolset(Protocol):
         """What the call would do after the `earlier` calls of its batch. `seen`: as in `ToolRun`."""
         ...
 
+    async def find_encoding_to_confirm(
+        self, call: CallView, earlier: Sequence[CallView], seen: SeenFiles | None = None
+    ) -> ConfirmedEncoding | None:
+        """The guessed encoding in which the call would write new text; None: it wouldn't. As `preview_call`, but quick
+        where the file's encoding is known."""
+        ...
+
     async def read_file_to_edit(self, call: CallView, earlier: Sequence[CallView]) -> TargetFile | ToolResult:
         """The text file named by `file_path`, as the `earlier` calls of the batch leave it."""
         ...

@@ -59,7 +59,7 @@ class ImportedRules(NamedTuple):
         return "\n".join(lines) + "\n"
 
 
-class _Collector:
+class _RuleCollector:
     def __init__(self) -> None:
         self.found = ImportedRules([], [])
 
@@ -100,7 +100,7 @@ class _Collector:
 
 def read_claude_permissions(table: Mapping[str, Any]) -> ImportedRules:
     """Return Claude Code's `permissions` as rules."""
-    made = _Collector()
+    made = _RuleCollector()
     for kind in ("deny", "ask", "allow"):
         entries = cast("list[object]", table.get(kind)) if isinstance(table.get(kind), list) else []
         for entry in entries:
@@ -118,7 +118,7 @@ def read_claude_permissions(table: Mapping[str, Any]) -> ImportedRules:
     return made.found
 
 
-def _add_claude_entry(made: _Collector, text: str, decision: str, tool: str, inner: str) -> None:
+def _add_claude_entry(made: _RuleCollector, text: str, decision: str, tool: str, inner: str) -> None:
     allows = decision == "allow"
     ours = OTHER_NAMES.get(tool)
     if tool == "Bash":
@@ -151,7 +151,7 @@ def _add_claude_entry(made: _Collector, text: str, decision: str, tool: str, inn
 
 def read_codex_rules(text: str) -> ImportedRules:
     """Return the `prefix_rule(…)` of one of Codex's files as rules. Raises `ValueError` if it can't be read."""
-    made = _Collector()
+    made = _RuleCollector()
     try:
         body = ast.parse(text).body  # Starlark's calls are Python's
     except (SyntaxError, RecursionError, MemoryError) as error:
@@ -196,7 +196,7 @@ _OPENCODE_TOOLS: Mapping[str, str | tuple[str, ...]] = {
 
 def read_opencode_permissions(permission: object) -> ImportedRules:
     """Return opencode's `permission` as rules: of a table of patterns, the last that matches counts there."""
-    made = _Collector()
+    made = _RuleCollector()
     table = cast("dict[str, Any]", permission if isinstance(permission, dict) else {"*": permission})
     for key, value in table.items():
         tools = _OPENCODE_TOOLS.get(key)
@@ -225,7 +225,7 @@ def read_opencode_permissions(permission: object) -> ImportedRules:
     return made.found
 
 
-def _add_opencode_command(made: _Collector, text: str, decision: str, pattern: str, place: int) -> None:
+def _add_opencode_command(made: _RuleCollector, text: str, decision: str, pattern: str, place: int) -> None:
     before = len(made.found.rules)
     # There, `git *` is also `git` alone, and `git*` any word that begins so.
     made.add_command(text, decision, pattern)
@@ -235,9 +235,9 @@ def _add_opencode_command(made: _Collector, text: str, decision: str, pattern: s
 
 def read_roo_commands(settings: Mapping[str, Any]) -> ImportedRules:
     """Return the commands that VS Code's settings let Roo Code run, or keep from it, as rules."""
-    made = _Collector()
+    made = _RuleCollector()
     for key, decision in (("roo-cline.deniedCommands", "deny"), ("roo-cline.allowedCommands", "allow")):
-        for prefix in _strings(settings.get(key)):
+        for prefix in _iterate_strings(settings.get(key)):
             made.add_command(f"{key} {prefix}", decision, f"{prefix} *" if prefix != "*" else "*")
     return made.found
 
@@ -246,6 +246,6 @@ def _to_list(value: object) -> list[object]:
     return cast("list[object]", value) if isinstance(value, list) else [value]
 
 
-def _strings(value: object) -> Iterator[str]:
+def _iterate_strings(value: object) -> Iterator[str]:
     if isinstance(value, list):
         yield from (one for one in cast("list[object]", value) if isinstance(one, str) and one.strip())

@@ -38,6 +38,7 @@ from interlock.graphs.langgraph_node import Node
 from interlock.graphs.pipeline import Pipeline
 from interlock.graphs.user_nodes import run_or_replay_node
 from interlock.prompts import hash_prompts
+from interlock.services.checks.repair_files import RepairFiles
 from interlock.services.checks.test_table import CheckTable
 from interlock.services.hooks.hook_replies import HookReply, SourcedReply, merge_replies
 from interlock.services.models.script import ScriptEntry, to_script_entry
@@ -61,6 +62,7 @@ from interlock.state.hooks import HookOutcome, InterruptedFiring
 from interlock.state.journal import JournalRow
 from interlock.state.messages import Message, TextPart, Usage
 from interlock.state.node import find_node_spec, node
+from interlock.state.repair import Suspects
 from interlock.state.run import HookEvent
 from interlock.state.seen import SeenFiles
 from interlock.state.subagent import AgentDefinition, AgentInstance
@@ -397,6 +399,24 @@ class RecordedChecks:
 
     async def find_test_changes(self) -> TestChanges:
         return TestChanges()
+
+    def for_command(self, command: str, timeout_s: float) -> "RecordedChecks":  # noqa: ARG002 - as Checks
+        return replace(self, command=command)
+
+    def is_test_change_requested(self, task: str) -> bool:
+        return RepairFiles(Path("/"), CheckTable(self.command)).is_test_change_requested(task)
+
+    async def find_test_command(self) -> str:
+        return ""
+
+    async def find_suspects(self, end: CheckEnd, task: str) -> Suspects:  # noqa: ARG002 - as Checks
+        return Suspects()
+
+    def restore_tests(self, path: str, before: str, after: str) -> str | None:  # noqa: ARG002 - as Checks
+        return after
+
+    async def run_check_with_files(self, key: str, files: Mapping[str, str]) -> CheckEnd:  # noqa: ARG002 - as Checks
+        return await self.run_check(key)
 
     async def run_check_with_original_tests(self, key: str, changes: TestChanges) -> CheckEnd:  # noqa: ARG002 - as Checks
         return await self.run_check(key)

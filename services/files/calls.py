@@ -107,6 +107,19 @@ class FileWriteCalls:
         done = change.message if change.after == change.before and change.path not in files else ""
         return Preview(text=change.diff or change.message, files=(state,), done=done, confirms=confirms)
 
+    def has_guessed_encoding(self, tool: Tool, args: BaseModel) -> bool:
+        """Return whether the file that a call writes is there, and its encoding is only guessed."""
+        with suppress(ToolError):  # the call's own error comes when it is planned
+            for name in (name for name, access in tool.paths(args) if access == "write"):
+                path = self.workspace.resolve_writable(name)
+                data, conventions = (
+                    read_file_bytes(self.workspace, path),
+                    self.workspace.read_conventions(path),
+                )
+                file = decode_text_file(data, conventions, path.name)
+                return file is not None and file.encoding.is_guess
+        return False
+
     def _encoding_to_confirm(self, change: FileChange) -> ConfirmedEncoding:
         path = Path(change.path)
         file = decode_text_file(change.before or b"", self.workspace.read_conventions(path), path.name)
