@@ -164,7 +164,7 @@ def test_the_result_of_an_edit_that_was_decided_here_adds_nothing_to_the_decisio
         "reason": "",
         "choices": ["proceed_once", "reject"],
     }
-    edit = {"tool_name": "replace", "tool_id": "1", "summary": "Edit f"}
+    edit: dict[str, Any] = {"tool_name": "replace", "tool_id": "1", "summary": "Edit f"}
     done = ev.ToolResultEvent(**edit, status="success", diff=diff)
     no = ev.ToolResultEvent(**edit, status="error", error={"type": "rejected", "message": "for the model"})
     assert "  1 + b" in plain(made(done).take_finished_output())
