@@ -315,6 +315,11 @@ _LISTED = (
     SlashCommand("theme [NAME]", "Show or choose the colours", *build_choice_command("theme")),
     SlashCommand("vim", "Turn vi keys on or off", command_actions.toggle_and_save_vi_keys),
     SlashCommand(
+        "detach",
+        "Leave the session; a worker goes on with the run",
+        command_actions.detach_run,
+    ),
+    SlashCommand(
         "quit",
         "Leave the session; the run can be resumed",
         lambda session, _: session.leave_session(),
