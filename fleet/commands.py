@@ -1,6 +1,8 @@
 """commands: `interlock worker`, which drives runs here, and `interlock fleet`, which shows how all stand."""
 
 import os
+import shlex
+import sys
 from pathlib import Path
 
 from interlock.cli.parsing import (
@@ -47,11 +49,16 @@ _ROWS = 50
         type=parse_duration_argument,
     ),
     flag_argument("--stop", "with SQLite: end the worker; its runs are put back"),
+    flag_argument("--install", "with SQLite: start the worker when you sign in; shows the unit"),
+    flag_argument("--uninstall", "with SQLite: remove the unit again"),
+    flag_argument("-y --yes", "with --install: don't ask"),
 )
 def worker(args: Args) -> None:
     home = resolve_state_directory()
     if is_store_on_server(home):
         _run_worker_of_server(args, Fleet(home))
+    elif args.install or args.uninstall:
+        _change_worker_unit(home, install=args.install, asks=not args.yes)
     elif args.stop:
         _stop_worker_of_file(home)
     else:
@@ -71,6 +78,28 @@ def _run_worker_of_file(args: Args, home: Path) -> None:
         _report_isolation(sandbox_all=True, takes_clones=True)
     remark_paint().print_line(f"Worker for this machine: {concurrency} at a time.")
     run_local_worker(home, concurrency, remark_paint().print_line, args.idle_exit)
+
+
+def _change_worker_unit(home: Path, *, install: bool, asks: bool) -> None:
+    """Install the unit after it was shown and allowed, or remove it."""
+    from interlock.engine.client.worker_unit import build_worker_unit, install_worker_unit, remove_worker_unit
+
+    unit, paint = build_worker_unit(home, os.environ), remark_paint()
+    if not install:
+        removed = remove_worker_unit(unit)
+        return paint.print_line(
+            f"Removed {str(unit.file)!r}." if removed else "The worker isn't installed as a unit."
+        )
+    paint.print_line(f"This writes {str(unit.file)!r}:")
+    paint.print_lines(unit.text.splitlines())
+    paint.print_line(f"and runs: {'; '.join(map(shlex.join, unit.start))}")
+    if asks:
+        if not sys.stdin.isatty():
+            raise UserError("Nothing was changed. Confirm with: interlock worker --install --yes")
+        if input("Install it? [y/N] ").strip().lower() not in ("y", "yes"):
+            return paint.print_line("Nothing was changed.")
+    install_worker_unit(unit)
+    return paint.print_line("Installed. Remove it with: interlock worker --uninstall")
 
 
 def _stop_worker_of_file(home: Path) -> None:
@@ -94,8 +123,10 @@ def _report_isolation(*, sandbox_all: bool, takes_clones: bool) -> None:
 def _run_worker_of_server(args: Args, fleet: Fleet) -> None:
     from interlock.fleet import setup
 
-    if args.stop or args.idle_exit:
-        raise UserError("--stop and --idle-exit are for a store in a file. End this worker with SIGTERM.")
+    if args.stop or args.idle_exit or args.install or args.uninstall:
+        raise UserError(
+            "--stop, --idle-exit, --install and --uninstall are for a store in a file. End this worker with SIGTERM."
+        )
     concurrency = args.concurrency or _CONCURRENCY
     queues = [fleet.host_queue_name(), *args.queue]
     if args.workspaces:

@@ -64,6 +64,8 @@ def main(run: str, state_directory: str) -> int:
         if files := check_out(home, run, configured_clone_folder(os.environ)):
             options = options_for_clone(options, run, files)
         outcome = asyncio.run(engine.resume(run, options=options))
+        if outcome.notifying:  # the end of a fork waits for no thread
+            outcome.notifying.result()
     except (BusyError, StoreError) as error:
         print(error, file=sys.stderr)
         return TRY_AGAIN

@@ -106,9 +106,42 @@ def missing_worker_line(home: Path, queued_runs: Sequence[str]) -> str:
         return ""
     name, waits_s = max(found, key=lambda one: one[1])
     who = "A queued run has waited" if len(found) == 1 else f"{len(found)} queued runs wait, the first"
-    flags = _worker_flags_for_queue(name) if is_store_on_server(home) else ""
+    flags = _worker_flags_for_queue(name) if is_store_on_server(home) else " --idle-exit 10m"
     waited = format_duration(waits_s)
     return f"{who} for {waited}, and no worker is alive. Start one: interlock worker{flags}"
+
+
+def take_up_due_work(home: Path, env: Mapping[str, str]) -> str:
+    """Start the worker of a store in a file if something is due that nobody drives; returns a line on that, or none.
+
+    `env`: of the shell that it inherits. Who never left a run to a worker pays for one look at a file.
+    """
+    from interlock.engine.driver.local_worker import ensure_local_worker, is_store_local
+    from interlock.engine.store.worker_file import find_worker, had_worker
+
+    if not is_store_local(home) or not had_worker(home) or find_worker(home):
+        return ""
+    with open_reader(home) as conn:
+        number = conn.jobs.count_due_jobs() if conn else 0
+    if not number:
+        return ""
+    ensure_local_worker(home, env=env)
+    what = "A run that was due goes" if number == 1 else f"{number} runs that were due go"
+    return f"{what} on: no worker was running, so one was started."
+
+
+def overdue_line(home: Path) -> str:
+    """Return a line on what is due in a store in a file whose worker doesn't run; empty if nothing is."""
+    from interlock.engine.store.worker_file import find_worker, had_worker
+
+    if is_store_on_server(home) or not had_worker(home) or find_worker(home):
+        return ""
+    with open_reader(home) as conn:
+        number = conn.jobs.count_due_jobs() if conn else 0
+    if not number:
+        return ""
+    what = "1 run or schedule is" if number == 1 else f"{number} runs or schedules are"
+    return f"{what} due, and no worker runs. Start it: interlock worker --idle-exit 10m"
 
 
 def _worker_flags_for_queue(queue_name: str) -> str:

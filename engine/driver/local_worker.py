@@ -21,6 +21,8 @@ from interlock.state.errors import ConfigError
 
 _PROGRAM = "import sys; from interlock.cli.main import main; sys.exit(main(sys.argv[1:]))"
 _COMMAND = ("-P", "-c", _PROGRAM, "worker", "--idle-exit", "10m")
+_IN_BACKGROUND = '"$@" &'
+"""A shell that ends at once: the worker is no child of this process, which would have to wait for its end."""
 _LOG, _LOG_BYTES = "worker.log", 1_000_000
 SUBMITTED_VARIABLE = "INTERLOCK_SUBMITTED"
 """In a worker's environment: the run whose shell started it."""
@@ -66,8 +68,8 @@ def ensure_local_worker(home: Path, run: str = "", env: Mapping[str, str] | None
     ensure_private_file(log)
     mode = "ab" if log.stat().st_size < _LOG_BYTES else "wb"
     with log.open(mode) as output:
-        subprocess.Popen(
-            [sys.executable, *_COMMAND],
+        subprocess.run(
+            ["/bin/sh", "-c", _IN_BACKGROUND, "sh", sys.executable, *_COMMAND],
             env={
                 **(os.environ if env is None else env),
                 "INTERLOCK_HOME": str(home),
@@ -79,6 +81,7 @@ def ensure_local_worker(home: Path, run: str = "", env: Mapping[str, str] | None
             stdout=output,
             stderr=output,
             start_new_session=True,
+            check=True,
         )
     return True
 

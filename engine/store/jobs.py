@@ -160,6 +160,10 @@ class Jobs(ABC):
         server.
         """
 
+    def count_due_jobs(self) -> int:
+        """Return the number of jobs that are due, if no worker runs; 0 where a server's workers look for them."""
+        return 0
+
     @abstractmethod
     def count_admitted_jobs(self, kind: str, name: str, except_job: int = 0) -> int:
         """Return the number of admitted jobs of a user, workflow or model, but this one."""

@@ -230,6 +230,10 @@ class Wakes(Jobs):
         """Return when the first job that waits is due, in seconds since the epoch; None: none waits for a time."""
         return self._one(f"select min(due) from wakes where {_TAKEABLE}")[0]
 
+    def count_due_jobs(self) -> int:
+        sql = f"select count(*) from wakes where server = '' and queue not like '{HELD}%' and due <= $1"
+        return self._one(sql, unix_time())[0]
+
     def forget_deaths(self) -> None:
         """Count no death of jobs that a worker has begun: the machine went down, whatever they did."""
         self._conn.update("wakes", {"attempts": Plus(-1)}, {"begun": NOT_NULL, "server": ""})

@@ -51,6 +51,11 @@ def find_worker(home: Path) -> WorkerProcess | None:
     return None
 
 
+def had_worker(home: Path) -> bool:
+    """Return whether the store in this folder ever had a worker."""
+    return (home / _FILE).exists()
+
+
 def become_worker(home: Path, program: str, version: str) -> WorkerLock | None:
     """Return the held lock; None: another process is the worker. Raises `OSError`."""
     make_private_directory(home)
