@@ -28,7 +28,17 @@ OUTPUT_HEADING = "Output:\n"
 
 @node(
     reads=("prompt", "approval_mode", "mode"),
-    writes=("head", "prompt", "asked", "command", "mode", "skill_denies", "stop", "stopped_by"),
+    writes=(
+        "head",
+        "prompt",
+        "asked",
+        "command",
+        "mode",
+        "skill_denies",
+        "skill_allows",
+        "stop",
+        "stopped_by",
+    ),
     labels=("shell", "text"),
     nondeterministic=True,
 )
@@ -57,10 +67,13 @@ async def expand(state: CommandState, runtime: Runtime[Deps]) -> CommandState:
 def _command_restrictions(
     command: CustomCommand, state: CommandState, runtime: Runtime[Deps]
 ) -> CommandState:
-    """The mode of work and the tools that a command restricts a prompt to. A mode that was chosen stays."""
+    """The mode of work and the tools that a command restricts a prompt to, and what the user's own command allows. A
+    mode that was chosen stays."""
     found: CommandState = {}
     if command.denied_tools:
         found["skill_denies"] = ",".join(command.denied_tools)
+    if command.allowed_tools:
+        found["skill_allows"] = "\n".join(command.allowed_tools)
     if command.mode and command.mode != state.get("mode"):
         known = runtime.context.modes.find_mode(command.mode) is not None
         if known and not state.get("mode"):

@@ -70,7 +70,7 @@ _NEXT = {"policy": "Change the rule", "person": "Approve it next time", "hook": 
     writes=(
         *initial_prompt_state(),
         *("prompt", "asked", "hook_stage", "said", "fed_back", "refused", "head", "stop", "status"),
-        *("unavailable", "next_speaker_check", "plan_phase", "skill_denies"),
+        *("unavailable", "next_speaker_check", "plan_phase", "skill_denies", "skill_allows"),
     ),
     labels=("prompt", "command", "unusable", "answered", "compress"),
     nondeterministic=True,
@@ -86,6 +86,7 @@ async def open_prompt(state: MainState, runtime: Runtime[Deps]) -> MainState:
         "stop": "",
         "status": "running",
         "skill_denies": "",
+        "skill_allows": "",
         "unavailable": {m: how for m, how in state.get("unavailable", {}).items() if how == "run"},
         "plan_phase": phase,
         # A server for one conversation would have to read that again after the check's own request.

@@ -43,6 +43,7 @@ _FRESH: TaskState = {
     "hook_stage": "",
     "fed_back": False,
     "skill_denies": "",
+    "skill_allows": "",
 }
 _SCROLLS = ("scroll_down", "scroll_up")
 """Browser actions for which a repeat is progress."""

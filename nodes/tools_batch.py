@@ -107,8 +107,18 @@ _KEPT = ("head", "stop", "stopped_by", "refused", "noted_epoch", *_PLAN)
 
 
 @node(
-    reads=("message", "count", "decided", "finished", "skill_denies", *_KEPT),
-    writes=("ended", "plan_text", "plan_verdict", "todos", "mode", "skill_denies", *LOOP_END, *_KEPT),
+    reads=("message", "count", "decided", "finished", "skill_denies", "skill_allows", *_KEPT),
+    writes=(
+        "ended",
+        "plan_text",
+        "plan_verdict",
+        "todos",
+        "mode",
+        "skill_denies",
+        "skill_allows",
+        *LOOP_END,
+        *_KEPT,
+    ),
     labels=("groups left", "cancelled", "done"),
     nondeterministic=True,
     moves=("allow_edits", PLANNED),
@@ -157,8 +167,10 @@ async def collect(state: ToolsState, runtime: Runtime[Deps]) -> ToolsState:
     edits = _auto_edit_mode_update(deps, state)
     record_mode_events(runtime, [*moves, *(["allow_edits"] if edits and not moves else [])])
     ended: ToolsState = {**_record_newest_todos(deps, done), **_record_task_loop_outcome(deps, done)}
-    if denied := _denied_by_skills(state.get("skill_denies", ""), done):
+    if denied := _collect_from_skills("denied_tools", state.get("skill_denies", ""), ",", done):
         collected["skill_denies"] = denied
+    if allowed := _collect_from_skills("allowed_tools", state.get("skill_allows", ""), "\n", done):
+        collected["skill_allows"] = allowed
     return {**collected, **_stop_update(deps, state, outcomes, done), **edits, **moved, **ended}
 
 
@@ -239,11 +251,11 @@ def _record_task_loop_outcome(deps: Deps, done: Sequence[_Done]) -> ToolsState:
     return end
 
 
-def _denied_by_skills(denied_before: str, done: Sequence[_Done]) -> str:
-    """What skills forbid until the next prompt: those of before, and those read in this batch."""
-    metas = (result.meta.get("denied_tools") for _, result in done if result.status == "success")
+def _collect_from_skills(key: str, before: str, separator: str, done: Sequence[_Done]) -> str:
+    """What skills forbid or allow until the next prompt: those of before, and those read in this batch."""
+    metas = (result.meta.get(key) for _, result in done if result.status == "success")
     found = [str(tool) for tools in metas if isinstance(tools, list) for tool in tools]
-    return ",".join(dict.fromkeys(filter(None, [*denied_before.split(","), *found])))
+    return separator.join(dict.fromkeys(filter(None, [*before.split(separator), *found])))
 
 
 def _plan_mode_from_state(state: ToolsState) -> PlanMode:

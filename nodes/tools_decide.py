@@ -264,7 +264,7 @@ def _skill_refusal(deps: Deps, denied: str, call: CallView) -> ToolResult | None
 @node(
     reads=(
         *(*CALL, *MODES, "by_person", "hook_reason", "hook_attempt", "hooked"),
-        *("edit_status", "status"),
+        *("edit_status", "skill_allows", "status"),
     ),
     writes=("must_ask", "verdict", "rules", "status"),
     labels=("allow", "ask", "hooks", "deny", "no match"),
@@ -275,7 +275,8 @@ async def check_policy(state: DecideState, runtime: Runtime[Deps]) -> DecideStat
     deps, key, call = load_deps_key_and_call(state, runtime)
     info = require_tool_info(deps, call)
     mode = effective_approval_mode(deps, info.risk, state)
-    verdict = await deps.policy.decide_by_rules_and_checkers(
+    policy = deps.policy.with_skill_rules(state.get("skill_allows", ""))
+    verdict = await policy.decide_by_rules_and_checkers(
         call, info.risk, mode, deps.approvals.list_session_rules()
     )
     record_call_decision(runtime, key, policy_decision_record(verdict, mode))

@@ -49,7 +49,18 @@ _LEAST_S = 0.1
 
 
 @node(
-    reads=(*CALL, *MODES, "approval", "by_person", "agent", "mode", "given", "hooked", "status"),
+    reads=(
+        *CALL,
+        *MODES,
+        "approval",
+        "by_person",
+        "agent",
+        "mode",
+        "skill_allows",
+        "given",
+        "hooked",
+        "status",
+    ),
     writes=("status", "cause"),
     labels=("done", "long output", "hooks", "unknown outcome", "input wanted"),
     moves=EXECUTED,
@@ -196,7 +207,8 @@ async def _refusal_by_current_rules(deps: Deps, state: ExecuteState, call: CallV
     if state.get("by_person") or info.effect == "none":  # those look themselves at what they open
         return None
     mode = effective_approval_mode(deps, info.risk, state)
-    now = await deps.policy.decide_by_rules(call, info.risk, mode, deps.approvals.list_session_rules())
+    policy = deps.policy.with_skill_rules(state.get("skill_allows", ""))
+    now = await policy.decide_by_rules(call, info.risk, mode, deps.approvals.list_session_rules())
     if now.decision == "allow":
         return None
     return error_result("stale_decision", load_prompt("run/call_no_longer_allowed").render(reason=now.reason))

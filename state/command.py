@@ -47,6 +47,7 @@ class CommandOut(TypedDict, total=False):
     asked: str
     mode: Annotated[str, keep_newest]
     skill_denies: Annotated[str, keep_newest]
+    skill_allows: Annotated[str, keep_newest]
     stop: str
     stopped_by: str
     refused: Refusals

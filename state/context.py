@@ -147,6 +147,8 @@ class CustomCommand(Frozen):
     mode: str = ""
     """The mode of work that it wants; empty: any."""
     denied_tools: tuple[str, ...] = ()
+    allowed_tools: tuple[str, ...] = ()
+    """What the user's own file allows without asking until the next prompt, in Claude Code's words."""
     """Tools that may not be called until the next prompt."""
     skill_folder: str = ""
     """The folder of a skill; empty: it is none."""

@@ -85,6 +85,8 @@ class RunChannels(TypedDict, total=False):
     """`Protocol`; empty: native."""
     skill_denies: Annotated[str, keep_newest]
     """Tools that skills of this prompt forbid, with commas; empty: none."""
+    skill_allows: Annotated[str, keep_newest]
+    """What `allowed-tools` of the user's own skills of this prompt allow, an entry a line; empty: nothing."""
 
 
 HookEvent = Literal[

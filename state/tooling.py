@@ -374,6 +374,10 @@ class Policy(Protocol):
         """Apply the rules alone, to the files as they are now."""
         ...
 
+    def with_skill_rules(self, allowed: str) -> "Policy":
+        """Return the same rules with what the user's own skills of this prompt allow, an entry a line."""
+        ...
+
     def is_read_only_command(self, call: CallView) -> bool:
         """Whether a call with effects is a command known to change nothing. May block for seconds."""
         ...

@@ -55,7 +55,7 @@ def read(place: Place, args: dict[str, Any], **options: Any) -> dict[str, Any]:
 
 def play(place: Place, prompt: str, *replies: dict[str, Any], **options: Any) -> Outcome:
     script = put(place.folder / "script.json", [*replies, {"text": "done"}])
-    given = place.options(model=f"script:{script}", approval_mode="yolo", **options)
+    given = place.options(model=f"script:{script}", **{"approval_mode": "yolo", **options})
     return run_sync("main", {"prompt": prompt}, options=given)
 
 
@@ -156,6 +156,37 @@ def test_tools_that_a_skill_forbids_are_refused_until_the_next_prompt(place: Pla
     assert (place.work / "made").exists()
 
 
+def test_what_the_users_own_skill_allows_needs_no_approval_until_the_next_prompt(place: Place) -> None:
+    front = "---\ndescription: a\nallowed-tools: Bash(touch made*) Bash Edit(docs/**)\n---\nMake."
+    put(place.folder / "user/.claude/skills/make/SKILL.md", front)
+    put(place.folder / "user/.claude/commands/make-too.md", front + " !`touch made-first`")
+    put(place.work / ".claude/skills/take/SKILL.md", front)
+    asks = {"approval_mode": "default", "skip_trust": True, "allowed_tools": ("activate_skill",)}
+
+    def ended(prompt: str, *calls: dict[str, Any], **more: Any) -> tuple[int, set[str]]:
+        outcome = play(place, prompt, *calls, **{**asks, **more})
+        names = {path.name for path in place.work.rglob("made*")}
+        for path in place.work.rglob("made*"):
+            path.unlink()
+        return outcome.exit_code, names
+
+    touch = says("run_shell_command", command="touch made")
+    write = says("write_file", file_path="docs/made.md", content="x")
+    assert ended("go", touch) == (75, set())
+    assert ended("go", says("activate_skill", name="make"), touch, write) == (0, {"made", "made.md"})
+    assert ended("/make", touch) == (0, {"made"})
+    assert ended("/make-too", touch) == (0, {"made-first", "made"})
+    assert ended("/make", says("run_shell_command", command="touch other")) == (75, set()), "no whole tool"
+    assert ended("/make", says("write_file", file_path="AGENTS.md", content="x")) == (75, set())
+    assert ended("/take", touch) == (75, set()), "a repository's grants nothing"
+    rules = place.folder / "user/.interlock/policies/mine.toml"
+    put(
+        rules,
+        '[[rule]]\ntoolName = "run_shell_command"\ncommandPrefix = "touch"\ndecision = "ask_user"\npriority = 1',
+    )
+    assert ended("/make", touch) == (75, set()), "a rule of theirs that asks comes first"
+
+
 def test_long_descriptions_are_cut_and_a_tool_finds_the_rest(place: Place) -> None:
     for number in range(60):
         text = f"---\ndescription: number {number} {'x' * 400} ending{number}\n---\nDo."
@@ -198,13 +229,9 @@ def test_a_skill_of_a_folder_below_is_named_when_the_model_works_there(
         place.work / "apps/web/.claude/skills/deploy/SKILL.md",
         "---\ndescription: How to deploy.\n---\nPush it.",
     )
-    put(
-        place.work / ".claude/skills/sql/SKILL.md",
-        "---\ndescription: Queries.\npaths: '**/*.sql'\n---\nUse joins.",
-    )
     put(place.work / "apps/web/a.txt", "one")
     listed = declared(place, skip_trust=True)
-    assert "deploy" not in listed and "- sql: Queries. (For **/*.sql.)" in listed
+    assert "deploy" not in listed
     look = says("read_file", file_path="apps/web/a.txt")
     line = "- apps/web:deploy (apps/web/.claude/skills/deploy/SKILL.md): How to deploy."
     activate = tools(call("activate_skill", name="apps/web:deploy"), expect=re.escape(line))
@@ -216,6 +243,17 @@ def test_a_skill_of_a_folder_below_is_named_when_the_model_works_there(
     assert read(place, {"name": "apps/web:deploy"})["status"] == "error", "untrusted"
     outside = read(place, {"name": "../x:deploy"}, skip_trust=True)
     assert "no skill has this name" in outside["error"]["message"]
+
+
+def test_a_skill_for_some_files_is_named_when_a_call_reads_one(place: Place) -> None:
+    front = "---\ndescription: Queries.\npaths: '**/*.sql, db/'\n---\nUse joins."
+    put(place.work / ".claude/skills/sql/SKILL.md", front)
+    put(place.work / "a.sql", "one")
+    listed = declared(place, skip_trust=True)
+    assert "Queries" not in listed and "Others are for some files" in listed
+    look = says("read_file", file_path="a.sql")
+    activate = tools(call("activate_skill", name="sql"), expect="- sql: Queries.")
+    assert "Use joins." in json.dumps(play(place, "go", look, activate, skip_trust=True).output["history"])
 
 
 def test_links_that_multiply_are_followed_once(place: Place) -> None:

@@ -230,6 +230,7 @@ def _check_agents_skills_and_servers(
     nested = list_nested_skill_uses(root) if configuration.is_workspace_trusted else ()
     for one in (*list_definition_uses(configuration.definition_folders), *nested):
         yield Finding("note" if one.use.problem else "ok", one.kind, abbreviate_home(one.describe_use()))
+    yield from _check_allowed_tools(configuration)
     for file in settings.processor_files(root, home):
         why = "" if file.is_file() else "there is no such file"
         if not configuration.is_workspace_trusted and file.resolve().is_relative_to(root):
@@ -243,6 +244,19 @@ def _check_agents_skills_and_servers(
         yield Finding("ok" if file.used else "note", file.kind, abbreviate_home(text))
     if settings.mcp_servers:
         yield from _check_servers(settings, root)
+
+
+def _check_allowed_tools(configuration: "Configuration") -> Iterator[Finding]:
+    """Name what `allowed-tools` of the user's own skills and commands can't allow here."""
+    from interlock.services.policy.claude_permissions import read_allowed_tools
+
+    allowed = {skill.file.path: skill.allowed_tools for skill in configuration.skills.by_name.values()}
+    allowed |= {Path(c.source): c.allowed_tools for c in configuration.commands.usable.values()}
+    for path, entries in allowed.items():
+        for entry in read_allowed_tools(entries, configuration.sources.root):
+            if entry.fate == "skipped":
+                text = f"{path}: allowed-tools {entry.text!r} doesn't count: {entry.why}"
+                yield Finding("note", "permissions", abbreviate_home(text))
 
 
 def _check_servers(settings: "Settings", root: Path) -> Iterator[Finding]:

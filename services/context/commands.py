@@ -20,7 +20,7 @@ from interlock.services.context.definition_files import (
 from interlock.services.context.front_matter import parse_front_matter, to_list, to_text
 from interlock.services.context.memory import UNTRUSTED
 from interlock.services.context.skills import Skill, build_skill_command
-from interlock.services.context.tool_names import read_denied_tools
+from interlock.services.context.tool_names import read_tool_fields
 from interlock.state.command import MOST_PIECES, split_template
 from interlock.state.context import Commands, CustomCommand
 from interlock.state.text import replace_surrogates
@@ -120,8 +120,8 @@ def _read_markdown_command(file: DefinitionFile, text: str) -> tuple[CustomComma
     fields, body, problem = parse_front_matter(text)
     if not body.strip():
         raise ValueError("it has no text")
-    denied, notes = read_denied_tools(fields)
-    notes = [*([problem] if problem else []), *notes]
+    tools = read_tool_fields(fields, in_home=file.in_home)
+    notes = [*([problem] if problem else []), *tools.notes]
     own = "-".join(to_text(fields.get("name")).split()) if "name" in file.row.fields else ""
     command = CustomCommand(
         name=own or _derive_command_name(file),
@@ -133,6 +133,7 @@ def _read_markdown_command(file: DefinitionFile, text: str) -> tuple[CustomComma
         argument_hint=to_text(fields.get("argument-hint")),
         argument_names=tuple(to_list(fields.get("arguments"), separators=", ")),
         mode=to_text(fields.get("mode")) if "mode" in file.row.fields else "",
-        denied_tools=denied,
+        denied_tools=tools.denied,
+        allowed_tools=tools.allowed,
     )
     return command, [*notes, *note_unknown_fields(fields, file.row)]

@@ -26,7 +26,8 @@ from interlock.services.context.definition_files import (
 )
 from interlock.services.context.front_matter import parse_front_matter, to_flag, to_list, to_text
 from interlock.services.context.imports import resolve_readable_in_roots
-from interlock.services.context.tool_names import read_denied_tools
+from interlock.services.context.rule_conditions import matches_patterns
+from interlock.services.context.tool_names import read_tool_fields
 from interlock.services.files.agent_files import find_agent_files
 from interlock.services.files.filesystem import read_truncated_text
 from interlock.services.files.protected import resolve_links, to_absolute_path
@@ -66,9 +67,11 @@ class Skill(NamedTuple):
     argument_hint: str = ""
     argument_names: tuple[str, ...] = ()
     paths: tuple[str, ...] = ()
-    """Patterns of the files that it is for, as its description says; empty: all."""
+    """Patterns of the files that it is for: it is listed once a call reads or edits one. Empty: it is listed always."""
     denied_tools: tuple[str, ...] = ()
     """Tools that may not be called until the next prompt."""
+    allowed_tools: tuple[str, ...] = ()
+    """What the user's own skill allows without asking until the next prompt, in Claude Code's words."""
 
     @property
     def folder(self) -> Path:
@@ -130,29 +133,44 @@ def find_nested_skill(root: Path, name: str) -> Skill | None:
     return None
 
 
-def list_folders_below_root(paths: Iterable[str], workspace: Workspace) -> list[Path]:
-    """Return the folders between a workspace and some files of it that tools may read, each once."""
+def list_files_below_root(paths: Iterable[str], workspace: Workspace) -> list[Path]:
+    """Return those of some files that lie in a workspace and that tools may read, by their real paths, each once."""
     root, found = workspace.root, dict[Path, None]()
     for path in paths:
         try:
             real = resolve_links(to_absolute_path(path, root))
             if real.is_relative_to(root) and workspace.resolve_readable(path) == real:
-                below = [root / folder for folder in real.relative_to(root).parents if folder.parts]
-                found |= dict.fromkeys(reversed(below))
+                found[real] = None
         except PathRefused:
             continue
+    return [*found]
+
+
+def list_folders_below_root(paths: Iterable[str], workspace: Workspace) -> list[Path]:
+    """Return the folders between a workspace and some files of it that tools may read, each once."""
+    root, found = workspace.root, dict[Path, None]()
+    for file in list_files_below_root(paths, workspace):
+        below = [root / folder for folder in file.relative_to(root).parents if folder.parts]
+        found |= dict.fromkeys(reversed(below))
     return [*found]
 
 
 def describe_nested_skills(root: Path, folder: Path) -> str:
     """Return the skills of a folder below a root, a line each with its file; empty if it has none."""
     found = [skill for skill in load_nested_skills(root, folder).by_name.values() if skill.for_model]
-    described = [(f"{s.name} ({s.file.path.relative_to(root)})", _describe_for_list(s)) for s in found]
+    described = [(f"{s.name} ({s.file.path.relative_to(root)})", s.description) for s in found]
     return "\n".join(list_within_budget(described, _BUDGET, _LONGEST_DESCRIPTION)[0])
 
 
-def _describe_for_list(skill: Skill) -> str:
-    return f"{skill.description} (For {', '.join(skill.paths)}.)" if skill.paths else skill.description
+def find_skills_for_files(skills: Iterable[Skill], paths: Iterable[str], workspace: Workspace) -> list[Skill]:
+    """Return the skills that are for some files of a workspace (`paths`), if calls that name such files may read
+    them."""
+    limited = [skill for skill in skills if skill.for_model and skill.paths]
+    files = list_files_below_root(paths, workspace) if limited else []
+    names = [file.relative_to(workspace.root).as_posix() for file in files]
+    return [
+        skill for skill in limited if any(matches_patterns(name, skill.paths, "anywhere") for name in names)
+    ]
 
 
 def _choose_free_name(file: DefinitionFile, own: str, root: Path, taken: Mapping[str, object]) -> str:
@@ -199,8 +217,8 @@ def read_skill(file: DefinitionFile, text: str) -> tuple[Skill, list[str]]:
     if len(description) > _LONGEST_DESCRIPTION:
         notes.append(f"its description is cut after {_LONGEST_DESCRIPTION:,} characters")
         description = shorten(description, _LONGEST_DESCRIPTION)
-    denied, more = read_denied_tools(fields, separators=", \t\n")
-    notes += more
+    tools = read_tool_fields(fields, in_home=file.in_home)
+    notes += tools.notes
     typed = next((fields[key] for key in ("user-invocable", "user-invokable") if key in fields), None)
     skill = Skill(
         name=replace_surrogates(name),
@@ -212,7 +230,8 @@ def read_skill(file: DefinitionFile, text: str) -> tuple[Skill, list[str]]:
         argument_hint=to_text(fields.get("argument-hint")),
         argument_names=tuple(to_list(fields.get("arguments"), separators=", ")),
         paths=tuple(to_list(fields.get("paths") or fields.get("globs"))),
-        denied_tools=denied,
+        denied_tools=tools.denied,
+        allowed_tools=tools.allowed,
     )
     return skill, [*notes, *note_unknown_fields(fields, file.row)]
 
@@ -224,8 +243,10 @@ def build_skill_tools(skills: Mapping[str, Skill], root: Path | None = None) -> 
     offered = {name: skill for name, skill in skills.items() if skill.for_model}
     if not offered:
         return {}
-    described = [(name, _describe_for_list(skill)) for name, skill in offered.items()]
+    described = [(name, skill.description) for name, skill in offered.items() if not skill.paths]
     lines, is_cut = list_within_budget(described, _BUDGET, _LONGEST_DESCRIPTION)
+    if len(described) < len(offered):
+        lines.append("Others are for some files, and are named once you read or edit one.")
     if is_cut:
         lines.append(f"Some descriptions are cut or left out: `{FIND_SKILLS.name}` shows them whole.")
     description = "\n".join([ACTIVATE_SKILL.description, "Skills:", *lines])
@@ -268,8 +289,10 @@ async def _activate_skill(
         text += f"\n{describe_other_skill_files(skill.folder)}"
         if lines:
             text += f"\n[It wants the output of these commands first; run them: {'; '.join(lines)}]"
-    denied: list[JsonValue] = [*skill.denied_tools]
-    meta: dict[str, JsonValue] = {"summary": skill.name, **({"denied_tools": denied} if denied else {})}
+    meta: dict[str, JsonValue] = {"summary": skill.name}
+    for key, tools in (("denied_tools", skill.denied_tools), ("allowed_tools", skill.allowed_tools)):
+        if tools:
+            meta[key] = [*tools]
     return ToolResult(status="success", content=text, meta=meta)
 
 
@@ -335,5 +358,6 @@ def build_skill_command(skill: Skill) -> CustomCommand:
         argument_hint=skill.argument_hint,
         argument_names=skill.argument_names,
         denied_tools=skill.denied_tools,
+        allowed_tools=skill.allowed_tools,
         skill_folder=os.path.realpath(skill.folder),
     )

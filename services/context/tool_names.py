@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from interlock.services.context.front_matter import to_list
 from interlock.state.names import ELSEWHERE, mcp_tool_name
@@ -90,17 +90,30 @@ def resolve_tool_names(names: Iterable[str]) -> tuple[list[str], list[str]]:
     return [*found], unknown
 
 
-def read_denied_tools(
-    fields: Mapping[str, Any], *, separators: str = ","
-) -> tuple[tuple[str, ...], list[str]]:
-    """Return the tools that a skill or command forbids, and notes on what of its fields about tools doesn't count."""
+class ToolFields(NamedTuple):
+    """What a skill or command says of tools."""
+
+    denied: tuple[str, ...]
+    """Our names of tools that may not be called."""
+    allowed: tuple[str, ...]
+    """What may be called without asking, in Claude Code's words; empty if the file isn't the user's own."""
+    notes: list[str]
+    """What doesn't count, for people."""
+
+
+_BETWEEN_TOOLS = ", \t\n"
+
+
+def read_tool_fields(fields: Mapping[str, Any], *, in_home: bool) -> ToolFields:
+    """Return what a skill or command forbids and allows. `in_home`: it is the user's own file."""
     notes: list[str] = []
-    if allowed := to_list(fields.get("allowed-tools"), separators=separators):
-        notes.append(f"allowed-tools grants nothing here: {', '.join(allowed)}")
-    denied, unknown = resolve_tool_names(to_list(fields.get("disallowed-tools"), separators=separators))
+    allowed = to_list(fields.get("allowed-tools"), separators=_BETWEEN_TOOLS)
+    if allowed and not in_home:
+        notes.append(f"allowed-tools of a repository grants nothing: {', '.join(allowed)}")
+    denied, unknown = resolve_tool_names(to_list(fields.get("disallowed-tools"), separators=_BETWEEN_TOOLS))
     if unknown:
         notes.append(f"disallowed-tools names no tool here: {', '.join(unknown)}")
-    return tuple(denied), notes
+    return ToolFields(tuple(denied), tuple(allowed) if in_home else (), notes)
 
 
 def _resolve_tool_name(name: str) -> tuple[str, ...]:

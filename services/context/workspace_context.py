@@ -24,7 +24,12 @@ from interlock.services.context.memory import configured_system_prompt_file, fin
 from interlock.services.context.nearby import InstructionSource
 from interlock.services.context.references import resolve_reference, resolve_references
 from interlock.services.context.rules import load_rule_files
-from interlock.services.context.skills import Skill, describe_nested_skills, list_folders_below_root
+from interlock.services.context.skills import (
+    Skill,
+    describe_nested_skills,
+    find_skills_for_files,
+    list_folders_below_root,
+)
 from interlock.services.files.disk import read_text_file
 from interlock.services.files.filesystem import is_directory
 from interlock.services.files.ignore import is_generated_folder
@@ -381,7 +386,7 @@ class WorkspaceContext:
         )
 
     def _list_skills_near(self, paths: Sequence[str], seen: Collection[str]) -> Iterator[MemoryText]:
-        """Yield the skills of folders on the way to some files, once for each folder."""
+        """Yield the skills of folders on the way to some files, once for each folder, and those for such files."""
         root = self.info.workspace
         counts = self.trusted and self.settings.context.read.skills
         folders = list_folders_below_root(paths, self.workspace) if counts else []
@@ -389,6 +394,10 @@ class WorkspaceContext:
             shown = f"{folder.relative_to(root).as_posix()}/skills"
             if shown not in seen and (text := describe_nested_skills(root, folder)):
                 yield MemoryText(shown, "skills, for files here", text)
+        for skill in find_skills_for_files(self.skills.values(), paths, self.workspace):
+            shown = self._display_path(skill.file.path)
+            if shown not in seen:
+                yield MemoryText(shown, "a skill for this file", f"- {skill.name}: {skill.description}")
 
     async def load_memory_files(self) -> Sequence[MemoryText]:
         found = await asyncio.to_thread(self._instructions.load)

@@ -7,7 +7,7 @@ import fnmatch
 import json
 import re
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -90,6 +90,15 @@ def read_permissions(text: str, path: str) -> Permissions:
     return Permissions(entries, unused)
 
 
+def read_allowed_tools(entries: Iterable[str], root: Path) -> list[PermissionEntry]:
+    """Return what becomes of each entry of `allowed-tools`, of a skill or command of the user's, in a workspace."""
+    found = (_read_entry("allow", entry, f"{root}/{CLAUDE_SETTINGS[0]}") for entry in entries)
+    return [
+        one._replace(rule=one.rule and replace(one.rule, source=f"allowed-tools {one.text!r}"))
+        for one in found
+    ]
+
+
 _ENTRY = re.compile(r"\s*([^()\s]+?)\s*(?:\((.*)\)\s*)?", re.DOTALL)
 _FILE_TOOLS = ("replace", "write_file", "generate_image")
 _SHELL = "run_shell_command"
@@ -104,7 +113,7 @@ _FREE = frozenset(
 )
 """Tools that ask for nothing by default."""
 _AGENTS = frozenset({"Agent", "Task"})
-_NO_WHOLE_TOOL = "a repository's file allows no whole tool"
+_NO_WHOLE_TOOL = "another program's file allows no whole tool"
 
 
 class _InexactError(Exception):

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from pydantic import JsonValue
 
+from interlock.services.policy.claude_permissions import read_allowed_tools
 from interlock.services.policy.decision import (
     Explanation,
     PolicyDecision,
@@ -312,6 +313,18 @@ class RulePolicy:
         """Return the same rules with these MCP servers connected."""
         own = self._with_scope(replace(self.workspace_rules.scope, servers=frozenset(servers)))
         own.annotations = annotations
+        return own
+
+    def with_skill_rules(self, allowed: str) -> "RulePolicy":
+        """Return the same rules with what the user's own skills allow: `allowed-tools`, an entry a line.
+
+        Any rule that somebody wrote comes before theirs, and what asks in every mode asks."""
+        if not allowed:
+            return self
+        entries = read_allowed_tools(allowed.splitlines(), self._workspace.root)
+        own = copy(self)
+        own.workspace_rules = self.workspace_rules.with_rules(one.rule for one in entries if one.rule)
+        own.at_start = self.at_start and self.at_start.with_skill_rules(allowed)
         return own
 
     def _with_scope(self, scope: Scope) -> "RulePolicy":

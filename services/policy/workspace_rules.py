@@ -95,6 +95,12 @@ class WorkspaceRules:
         own.deciding, own.checking = (RuleBook(b.rules, scope) for b in (self.deciding, self.checking))
         return own
 
+    def with_rules(self, rules: Iterable[Rule]) -> "WorkspaceRules":
+        """Return these rules and further ones that decide."""
+        own = copy(self)
+        own.deciding = RuleBook([*self.deciding.rules, *rules], self.scope)
+        return own
+
     def find_unmatchable_rules(
         self, agents: Collection[str], servers: Collection[str]
     ) -> Iterator[RuleProblem]:

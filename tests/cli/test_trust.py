@@ -321,7 +321,7 @@ def test_each_file_of_another_agent_that_defines_something_has_a_row(run: Run) -
         ".claude/skills/ship/SKILL.md": [
             "skill ship: d",
             "runs !{git push} if a person calls /ship",
-            "allowed-tools grants nothing here: Bash(git *)",
+            "allowed-tools of a repository grants nothing: Bash(git *)",
         ],
         "web/.agents/skills/ship/SKILL.md": [
             "skill web:ship: d",
