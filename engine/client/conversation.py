@@ -21,7 +21,7 @@ from interlock.engine.client.record import (
     read_conversation_events,
     read_undos_unseen_by_model,
 )
-from interlock.engine.driver.decision_loop import run_decision_loop
+from interlock.engine.driver.decision_loop import DRIVEN_ELSEWHERE, run_decision_loop
 from interlock.engine.store import make_change_detector
 from interlock.state.errors import STOPPED, InterlockError, UserError, as_bug_error
 from interlock.state.events import (
@@ -462,7 +462,7 @@ class Conversation(WorkScheduler):
 
     async def _run_decision_loop(self) -> None:
         """Ask for pending decisions and go on with them, until nothing waits or the rest is left for later."""
-        if not self.run or self.status not in ("waiting", "running"):
+        if not self.run or self.status not in ("waiting", *DRIVEN_ELSEWHERE):
             return
         outcome = Outcome(self.run, self.workflow, self.status, 0)
         outcome = await run_decision_loop(
@@ -486,10 +486,9 @@ class Conversation(WorkScheduler):
 
     async def _follow_other_driver(self, run: str) -> str:
         """Follow the run in its record and show it, until no other process drives it."""
-        owner = self.client.find_run(run).owner
-        self.send_notice(
-            "elsewhere", f"Another process{f' ({owner})' if owner else ''} drives this run.", run
-        )
+        row = self.client.find_run(run)
+        who = "A worker" if row.queue else f"Another process{f' ({row.owner})' if row.owner else ''}"
+        self.send_notice("elsewhere", f"{who} drives this run.", run)
         async with aclosing(self.client.follow_events(run, self._cursor)) as found:
             async for event, place in found:
                 self._cursor = place or self._cursor
@@ -497,7 +496,7 @@ class Conversation(WorkScheduler):
                     self.front.on_event(event)
                     continue
                 self.status = event.status
-                if event.status != "running":
+                if event.status not in DRIVEN_ELSEWHERE:
                     break
         status = self.status
         self.front.on_drive_ended()
@@ -528,8 +527,8 @@ class Conversation(WorkScheduler):
                     self.front.withdraw_decided_requests(
                         {request.id for request in self.client.waiting_requests(self.run)}
                     )
-                elif self.client.find_run(self.run).status == "running":
-                    self.status = "running"
+                elif (status := self.client.find_run(self.run).status) in DRIVEN_ELSEWHERE:
+                    self.status = status
                     self._mark_busy_and_start(self._run_and_show_errors(self._run_decision_loop))
 
     async def _drive_once(self, prompt: RunInput | None, decisions: Sequence[Decision]) -> Outcome:
@@ -589,7 +588,7 @@ class Conversation(WorkScheduler):
             self.send_notice("chosen", _LOOP_HINT)
         if self.status in UNFINISHED and not self._detaching:
             self.send_notice("unfinished", "It stopped midway.", self.run or "")
-        elif self.status not in ("waiting", "running"):
+        elif self.status not in ("waiting", *DRIVEN_ELSEWHERE):
             self.status = ""
 
     def _report_unsent_notifications(self, sent: "Future[list[str]]") -> None:
