@@ -79,3 +79,19 @@ def test_closing_the_terminal_leaves_the_run_to_a_worker_if_settings_say_so(
     if detaches:
         until(lambda: run_of(folder).status == "done")
     assert run_of(folder).status == ("done" if detaches else "interrupted")
+
+
+def test_the_live_list_starts_a_run_that_a_worker_drives(folder: Path) -> None:
+    script = put(folder.parent / "replies.json", [edit(), {"text": "All done."}])
+    put(folder.parent / ".interlock/settings.json", {"model": {"name": f"script:{script}"}})
+    with Terminal(folder, "top") as terminal:
+        terminal.waits_for("No run waits")
+        terminal.press("n", then="Prompt of a new run")
+        terminal.press("q", "escape", then="q quit")
+        terminal.press("n", then="Prompt of a new run")
+        terminal.sends("add a note", "New run: ")
+        terminal.waits_for("1 waiting")
+        terminal.waits_for("write_file notes.txt (+1)")
+        terminal.press("q")
+        assert terminal.ends() == 0
+    assert run_of(folder).title == "add a note"
