@@ -5,10 +5,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 # Compiling is left to `COMPILE`, which uses every core. Setuptools warns of every editable installation.
 INSTALL := PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
+# The first installation takes from half a minute to several: a line tells how far it is. $(1): what to install.
+INSTALL_SHOWN = { $(INSTALL:--quiet=--progress-bar=off) $(1) || echo >$(VENV)/failed; } | $(BIN)/python .ci/pip_progress.py; \
+	test ! -e $(VENV)/failed || { rm $(VENV)/failed; exit 1; }
 COMPILE := $(BIN)/python -m compileall -qq -j 0 $(VENV)/lib || true # packages carry files that no Python reads
 # -P: the rooms at the root (state/, tools/, …) must not become top-level modules.
 RUN := $(BIN)/python -P
-# Tests wait about as long as they work: more of them than a small machine has cores.
+# Many tests wait for a process or a terminal, so more workers than a small machine has cores.
 TESTS ?= -n 6 --dist worksteal
 # Tests make tens of thousands of files. They go into memory, unless TMPDIR is set or there is too little room.
 MEMORY := /dev/shm
@@ -18,7 +21,7 @@ IN_MEMORY = $(if $(TMPDIR),,$(shell test -w $(MEMORY) && findmnt -no OPTIONS -T 
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run fleet test sweeps postgres properties check diagrams pictures bench scale mutants release
+.PHONY: help run fleet test sweeps postgres properties format check diagrams pictures bench scale mutants release
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -45,6 +48,10 @@ postgres: $(VENV)/installed-dev ## tests and kills again, with every store in Po
 properties: $(VENV)/installed-dev ## ten times as many generated examples as the tests try
 	$(BIN)/pytest -m hypothesis --hypothesis-profile=sweep $(TESTS)
 
+format: $(VENV)/installed-dev ## format the code, and mend what ruff can mend
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
 check: $(VENV)/installed-dev ## format, lint, types, layout, and that generated files are current
 	! git grep -nE '^(<{7}|>{7}) '
 	$(BIN)/ruff format --check .
@@ -58,8 +65,9 @@ diagrams: $(VENV)/installed ## rewrite diagrams/ and the generated blocks of the
 	$(BIN)/interlock diagrams --write
 	$(RUN) docs/generated.py --write
 
-pictures: $(VENV)/installed-dev ## record README's pictures: a newcomer's first five minutes, and the page in Chromium
+pictures: $(VENV)/installed-dev ## record README's pictures and casts: first five minutes, three journeys, the page
 	@$(RUN) docs/five_minutes.py
+	@$(RUN) docs/journeys.py
 	@$(RUN) docs/page_picture.py
 
 bench: $(VENV)/installed ## start-up, overhead per turn, bytes per turn, memory, modules an approval passes
@@ -79,19 +87,22 @@ release: $(VENV)/installed-dev ## build sdist and wheel into dist/, checked and 
 ROOMS := $(wildcard */py.typed)
 
 $(VENV)/installed: pyproject.toml setup.py $(ROOMS) | $(BIN)/python
-	@echo "installing into $(VENV) …"
-	@$(INSTALL) --editable .
+	@echo "installing into $(VENV): about 80 packages, 120 MB …"
+	@$(call INSTALL_SHOWN,--editable .)
+	@echo "compiling …"
 	@$(COMPILE)
 	@touch $@
 
 $(VENV)/installed-dev: pyproject.toml setup.py $(ROOMS) | $(BIN)/python
-	@echo "installing into $(VENV), with what tests and checks need …"
-	@$(INSTALL) --editable '.[dev]'
+	@echo "installing into $(VENV), with what tests and checks need: about 200 packages …"
+	@$(call INSTALL_SHOWN,--editable '.[dev]')
+	@echo "compiling …"
 	@$(COMPILE)
 	@touch $(VENV)/installed $@
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit("Interlock needs Python 3.11 or newer, this is " + sys.version.split()[0] + \
 		". Name another with: make PYTHON=python3.11 …" if sys.version_info < (3, 11) else 0)'
+	@echo "creating $(VENV) …"
 	@$(PYTHON) -m venv $(VENV)
 	@$(INSTALL) --upgrade pip || true # Python 3.11 brings one that takes three times as long

@@ -9,7 +9,7 @@ from keyword import iskeyword
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from interlock.cli.other_programs import find_other_programs_command
+from interlock.cli.other_programs import SUBCOMMANDS, find_other_programs_command
 from interlock.cli.suggestions import close_matches, did_you_mean_hint
 from interlock.state.entry_points import EntryPoint, find_entry_point, find_entry_points
 from interlock.state.errors import THEIR_ERRORS, SetupError, UserError
@@ -35,7 +35,7 @@ _LISTED = {
         ("acp/", "acp", "Serve an editor: Zed, JetBrains, Neovim, Emacs, Toad"),
     ),
     "Fleet": (
-        ("fleet/", "worker", "Drive runs from the queue, on this host"),
+        ("fleet/", "worker", "Drive detached runs and schedules, on this host"),
         ("fleet/", "fleet [init]", "Show workers, jobs and open requests, or set up the database"),
         ("top", "top", "Watch the runs that wait, run or are queued; open or stop one"),
         ("top", "attach RUN", "Open a run in a session, whoever drives it; decide what it asks"),
@@ -92,7 +92,7 @@ _LISTED = {
         ("completion", "completion bash|zsh|fish", "Print the completion script for your shell"),
     ),
     "Develop": (
-        ("listing", "new workflow NAME", "Create a workflow of your own, with a test"),
+        ("listing", "new workflow NAME", "Create your own workflow, with a test"),
         ("engine/diagrams/", "diagrams --write|--check", "Regenerate or verify diagrams/"),
     ),
 }
@@ -178,6 +178,8 @@ def split_command_and_arguments(argv: list[str]) -> tuple[str, list[str]]:
         return "prompt", argv
     word, rest = argv[place], [*argv[:place], *argv[place + 1 :]]
     if word in COMMANDS:
+        if theirs := SUBCOMMANDS.get(" ".join([word, *rest[:1]])):
+            raise UserError(f"No command '{word} {rest[0]}'. {theirs}")
         return word, rest
     if word in _ROWS:
         raise UserError(
@@ -187,13 +189,10 @@ def split_command_and_arguments(argv: list[str]) -> tuple[str, list[str]]:
     if _NAME.fullmatch(word) and find_entry_point(_GROUP, word):
         return word, rest
     meant = [name for name in close_matches(word, [*COMMANDS, "help"], 0.7) if _accepts_arguments(name, rest)]
-    if ours := find_other_programs_command(word, rest):
-        meant = [ours]
-    if meant:
+    theirs = find_other_programs_command(word, rest)
+    if hint := f" {theirs}." if theirs else did_you_mean_hint(meant):
         prompt = shlex.quote(" ".join(argv))
-        raise UserError(
-            f"No command {word!r}.{did_you_mean_hint(meant)} To send it as a prompt: interlock -p {prompt}"
-        )
+        raise UserError(f"No command {word!r}.{hint} To send it as a prompt: interlock -p {prompt}")
     return "prompt", argv
 
 

@@ -96,7 +96,7 @@ def add_run_flags(parser: Parser, *, for_server: bool = False) -> None:
 
 
 def _add_fleet_flags(group: Any) -> None:
-    add_flag(group, "--detach", "let a worker drive the run; prints its id ")
+    add_flag(group, "--detach", "let a worker drive the run; prints its id")
     add_flag(group, "--queue NAME", "let workers of this queue drive it (default: those of this host)")
     add_flag(group, "--repo URL[@REF]", "with --detach: let the worker clone this git repository")
     add_flag(

@@ -225,7 +225,7 @@ class ChoiceParser:
     def __call__(self, text: str) -> str:
         if text in self._known:
             return self._known[text]
-        near = nearest_names_hint(text, list(self._known))
+        near = nearest_names_hint(text, list(self.values))
         raise argparse.ArgumentTypeError(f"{text!r} isn't one of {', '.join(self.values)}.{near}".rstrip("."))
 
 

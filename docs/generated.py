@@ -1,8 +1,8 @@
 """generated: the blocks of README and other pages that are generated from the code, so they always match it.
 
 A block lies between `<!-- generated: NAME -->` and `<!-- end -->`; NAME is `pipelines`, `tools`, `help`,
-`settings` (every key), `tour` (the demo's real output), `session` (its commands and keys), `diagram WORKFLOW`
-or `api MODULE`.
+`settings` (every key), `language servers`, `tour` (the demo's real output), `session` (its commands and keys),
+`diagram WORKFLOW` or `api MODULE`.
 """
 
 import ast
@@ -27,6 +27,7 @@ from pydantic import BaseModel
 from interlock.cli.session.commands import commands_and_keys_as_markdown as session_page
 from interlock.engine.diagrams import render_diagram
 from interlock.graphs import PIPELINES
+from interlock.services.language_servers.table import load_server_table
 from interlock.state.errors import UserError
 from interlock.state.settings import Settings
 from interlock.tools.table import TOOLS
@@ -96,6 +97,15 @@ def _sentence(text: str) -> str:
     return first.replace("|", "\\|")
 
 
+def language_servers() -> str:
+    """A table of the language servers that are known."""
+    rows = [
+        f"| `{name}` | {one.role} | {' '.join(f'`{end}`' for end in one.suffixes)} | `{' '.join(one.command)}` |"
+        for name, one in load_server_table().items()
+    ]
+    return "\n".join(["| Name | Role | Files | Command |", "|---|---|---|---|", *rows]) + "\n"
+
+
 def help_text() -> str:
     code = "import sys; from interlock.cli.main import main; sys.exit(main())"
     done = subprocess.run([sys.executable, "-c", code, "--help"], capture_output=True, text=True, check=True)
@@ -151,6 +161,7 @@ _BLOCKS = {
     "pipelines": pipelines,
     "tools": tools,
     "settings": settings,
+    "language servers": language_servers,
     "help": help_text,
     "tour": tour,
     "session": session_page,

@@ -17,6 +17,7 @@ from interlock.engine.masking import load_folder_redactor
 from interlock.engine.optional_rooms import load_fleet_entry_point
 from interlock.engine.read import RunRow, list_runs
 from interlock.engine.store import Store, open_reader
+from interlock.engine.store.approvals import list_confirmed_encodings
 from interlock.engine.store.blobs import open_repository_with_snapshots, store_snapshot_if_missing
 from interlock.engine.store.runs import read_options, read_repository_option
 from interlock.engine.store.snapshots import (
@@ -27,9 +28,11 @@ from interlock.engine.store.snapshots import (
 )
 from interlock.engine.store.workspaces import record_snapshot_of_person_changes
 from interlock.services.configuration import load_default_configuration
+from interlock.services.files.conventions import read_conventions
 from interlock.services.files.filesystem import read_truncated_text
 from interlock.services.files.ignore import find_generated_paths
 from interlock.services.files.workspace import open_workspace
+from interlock.services.snapshots.file_diffs import FileDiff, split_git_lines
 from interlock.services.snapshots.restore import (
     RestorePlan,
     find_blocked_paths,
@@ -46,11 +49,13 @@ from interlock.services.snapshots.snapshots import (
 )
 from interlock.services.snapshots.workspace_tree import TooManyFilesError
 from interlock.state.errors import UserError
-from interlock.state.file_names import format_file_name, quote_file_name
+from interlock.state.file_names import format_file_name, quote_path
 from interlock.state.settings import Settings
-from interlock.state.text import format_count, join_up_to
-from interlock.state.workspace import PathRefused
+from interlock.state.text import format_count, join_up_to, replace_surrogates
+from interlock.state.workspace import NO_CONVENTIONS, FileConventions, PathRefused
+from interlock.tools.text_diff import is_binary_notice, unified_diff
 
+_SAME_TEXT = "Only bytes changed, not the text: its encoding, byte order mark or line ends.\n"
 _NAMED = 5
 """Maximum paths listed in an error."""
 
@@ -206,7 +211,41 @@ class RunFiles:
                     find_generated_paths(names | changed, before, self.paths_written_by_tools) & changed
                 )
             own = (piece for piece in pieces if not {piece.old, piece.new} <= generated)
-            yield "".join(line for piece in own for line in piece.lines) + _generated_files_line(generated)
+            yield "".join(map(self.format_file_diff, own)) + _generated_files_line(generated)
+
+    def format_file_diff(self, diff: FileDiff) -> str:
+        """A file's diff as text. What git shows as bytes, or as binary, is read in the file's own encoding."""
+        as_git_shows_it = replace_surrogates("".join(diff.lines))
+        if diff.is_utf8_text or diff.status == "T":
+            return as_git_shows_it
+        there = [blob for blob in diff.blobs if blob]
+        contents = dict(zip(there, self.shadow_repository.read_blobs(there), strict=True))
+        before, after = (contents.get(blob or "") for blob in diff.blobs)
+        made = unified_diff(diff.new, before, after or b"", self._read_conventions(diff.new))
+        if is_binary_notice(made):
+            return as_git_shows_it
+        head, lines = diff.lines[: diff.text_start], split_git_lines(made.encode())
+        if head[-1].startswith("+++ "):
+            lines = lines[2:]  # git names both sides already
+        return replace_surrogates("".join(head)) + "".join(lines or [_SAME_TEXT])
+
+    def _read_conventions(self, path: str) -> FileConventions:
+        """What a file's encoding is by its project, settings and the people who confirmed it, where the folder is on
+        this host."""
+        root = Path(self.run.workspace)
+        return (
+            read_conventions(root / path, self._confirmed_encodings, path)
+            if root.is_dir()
+            else NO_CONVENTIONS
+        )
+
+    @cached_property
+    def _confirmed_encodings(self) -> list[tuple[str, str]]:
+        """Patterns of files and their encodings; the last that matches counts."""
+        with open_reader(self.home) as conn:
+            confirmed = list_confirmed_encodings(conn, self.run.run) if conn else []
+        by_settings = load_folder_settings(Path(self.run.workspace)).files.encodings.items()
+        return [*by_settings, *((one.pattern, one.encoding) for one in confirmed)]
 
     def read_snapshot_contents(self, commit: str) -> SnapshotContents:
         if commit not in self._read:
@@ -320,7 +359,8 @@ def read_masked_workspace_text(home: Path, run: RunRow, path: str, limit: int) -
     within = next((one for one in workspace.roots if real.is_relative_to(one)), None)
     if within is None:  # a long output or a plan: none is changed by a request
         raise PathRefused(f"{path!r} is outside the run's folder.")
-    return load_folder_redactor(root, home)(read_truncated_text(real, limit, within), lines=True)
+    text = read_truncated_text(real, limit, within, workspace.read_conventions(real))
+    return load_folder_redactor(root, home)(text, lines=True)
 
 
 def take_folder_snapshot(home: Path, root: Path, run: str) -> str:
@@ -363,38 +403,45 @@ def list_snapshots_if_in_place_fork(home: Path, run: RunRow) -> list[Snapshot]:
 
 
 def diff_calls(home: Path, run: RunRow, call_snapshots: list[Snapshot]) -> str:
-    """What these calls changed, as a git diff from before the first to after the last."""
+    """What these calls changed, as a git diff from before the first to after the last, for people: text of any
+    encoding can be read."""
     files = RunFiles(home, run)
-    ends = [
-        (s.before, s.after or files.finish_restore_and_take_snapshot())
-        for s in call_snapshots
-        if s.before != s.after
+    found = _find_changes_of_calls(files, call_snapshots)
+    diffs = files.shadow_repository.diff_paths(*found.ends, found.paths) if found.paths else []
+    return "".join(map(files.format_file_diff, diffs)) + _generated_files_line(found.generated)
+
+
+def make_patch_of_calls(home: Path, run: RunRow, call_snapshots: list[Snapshot]) -> bytes:
+    """What these calls changed, byte for byte, for `git apply`; empty if they changed nothing."""
+    files = RunFiles(home, run)
+    found = _find_changes_of_calls(files, call_snapshots)
+    return files.shadow_repository.make_patch(*found.ends, found.paths)
+
+
+class _CallChanges(NamedTuple):
+    ends: tuple[str, str]
+    """The snapshots before the first of the calls and after the last."""
+    paths: list[str]
+    generated: set[str]
+    """Further paths, of files that builds and caches made."""
+
+
+def _find_changes_of_calls(files: RunFiles, call_snapshots: list[Snapshot]) -> _CallChanges:
+    """Return what these calls changed themselves: others may have changed more meanwhile."""
+    afters = [s.after or files.finish_restore_and_take_snapshot() for s in call_snapshots]
+    pairs = [
+        (s.before, after) for s, after in zip(call_snapshots, afters, strict=True) if s.before != s.after
     ]
-    open_repository_with_snapshots(
-        home, files.repository_folder, dict.fromkeys(commit for pair in ends for commit in pair)
-    )
-    steps = files.shadow_repository.diff_snapshot_pairs(ends)
+    ends = (call_snapshots[0].before, afters[-1])
+    if not pairs:
+        return _CallChanges(ends, [], set())
+    opened = dict.fromkeys(commit for pair in (*pairs, ends) for commit in pair)
+    open_repository_with_snapshots(files.home, files.repository_folder, opened)
+    steps = files.shadow_repository.diff_snapshot_pairs(pairs)
     changed = {name for pieces in steps for piece in pieces for name in (piece.old, piece.new)}
-    first, last = (
-        (
-            files.read_snapshot_contents(commit).files.keys()
-            for commit in (call_snapshots[0].before, ends[-1][1])
-        )
-        if ends
-        else ((), ())
-    )
-    generated = find_generated_paths({*last} | changed, first, files.paths_written_by_tools) & changed
-    paths = sorted(changed - generated)
-    shown = (
-        files.shadow_repository.diff_paths(
-            call_snapshots[0].before,
-            call_snapshots[-1].after or files.finish_restore_and_take_snapshot(),
-            paths,
-        )
-        if paths
-        else ""
-    )
-    return f"{shown}{_generated_files_line(generated)}"
+    before, after = (files.read_snapshot_contents(commit).files.keys() for commit in ends)
+    generated = find_generated_paths({*after} | changed, before, files.paths_written_by_tools) & changed
+    return _CallChanges(ends, sorted(changed - generated), generated)
 
 
 def _generated_files_line(generated: set[str]) -> str:
@@ -456,7 +503,7 @@ def check_calls_wrote_inside_workspace(home: Path, run: RunRow, call_snapshots: 
 
 
 def _format_paths(paths: list[str]) -> str:
-    return join_up_to([*map(quote_file_name, paths)], _NAMED)
+    return join_up_to([*map(quote_path, paths)], _NAMED)
 
 
 class FileChange(NamedTuple):

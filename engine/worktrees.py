@@ -12,6 +12,7 @@ from interlock.services.worktrees.making import MadeWorktree, make_or_reuse_work
 from interlock.services.worktrees.removal import remove_untouched_worktree
 from interlock.services.worktrees.repository import GitRepository, find_repository, require_harmless_config
 from interlock.state.errors import UserError
+from interlock.state.file_names import quote_path
 
 
 @dataclass(frozen=True)
@@ -79,8 +80,8 @@ def enter_worktree(options: Options, default_name: str) -> EnteredWorktree:
     repository = find_repository(root, env)
     if repository is None:
         raise UserError(
-            f"--worktree needs a git repository, and {str(root)!r} isn't in one. Make it one (git init, git commit), "
-            "or leave out --worktree."
+            f"--worktree needs a git repository, and {quote_path(root)} isn't in one. Make it one (git init, git "
+            "commit), or leave out --worktree."
         )
     is_trusted = options.trusts(root)
     require_harmless_config(repository, is_trusted)
@@ -104,10 +105,10 @@ def enter_worktree(options: Options, default_name: str) -> EnteredWorktree:
 def missing_worktree_advice(run: str, worktree: Mapping[str, str]) -> str:
     """Return what to do with a run whose worktree isn't on this machine."""
     path, branch, repository = worktree["path"], worktree["branch"], worktree["repository"]
-    where = f"Run {run!r} works in the git worktree {path!r}, which is missing"
+    where = f"Run {run!r} works in the git worktree {quote_path(path)}, which is missing"
     if not Path(repository).is_dir():
         return (
-            f"{where}, and so is its repository {repository!r}. To resume the run in a clone that has branch "
+            f"{where}, and so is its repository {quote_path(repository)}. To resume the run in a clone that has branch "
             f"{branch!r}: interlock resume {run} -C DIR"
         )
     return (

@@ -49,8 +49,8 @@ _ROWS = 50
         type=parse_duration_argument,
     ),
     flag_argument("--stop", "with SQLite: end the worker; its runs are put back"),
-    flag_argument("--install", "with SQLite: start the worker when you sign in; shows the unit"),
-    flag_argument("--uninstall", "with SQLite: remove the unit again"),
+    flag_argument("--install", "with SQLite: let the system start the worker; asks first"),
+    flag_argument("--uninstall", "with SQLite: undo --install"),
     flag_argument("-y --yes", "with --install: don't ask"),
 )
 def worker(args: Args) -> None:
@@ -73,7 +73,9 @@ def _run_worker_of_file(args: Args, home: Path) -> None:
             "--queue: the worker of a store in a file serves every queue. Several hosts need PostgreSQL."
         )
     concurrency = args.concurrency or default_concurrency()
-    os.environ["INTERLOCK_WORKSPACES"] = str(_ensure_folder(args.workspaces or home / "clones"))
+    os.environ["INTERLOCK_WORKSPACES"] = str(
+        _ensure_folder(args.workspaces or home.with_name(f"{home.name}-clones"))  # where runs may write
+    )
     if args.sandbox:
         _report_isolation(sandbox_all=True, takes_clones=True)
     remark_paint().print_line(f"Worker for this machine: {concurrency} at a time.")

@@ -36,6 +36,8 @@ _HAND_OVER_S = 90.0
 """Seconds that a newer program's worker waits for the end of the one before: what runs stops at its next commit."""
 _RUN_BYTES = 512 << 20
 """Memory that a run and its commands are expected to need."""
+_OF_WORKER = ("INTERLOCK_HOME", "INTERLOCK_STORE", "INTERLOCK_WORKSPACES", "INTERLOCK_SANDBOX")
+"""Variables that a worker decides on, whatever a run's shell had."""
 _COLD = "import sys; from importlib import import_module as i; sys.exit(i(sys.argv[1]).main(*sys.argv[2:]))"
 
 
@@ -148,6 +150,8 @@ class LocalWorker(Worker):
 
     async def _take_due_jobs(self) -> None:
         """Begin what is due, as far as there is room, and note when the next is."""
+        if not self.lock.is_in_place(self.home):
+            return self._begin_shutdown("The state directory was removed or replaced.")
         while True:
             next_due, stops = await asyncio.to_thread(self._read_next_due_time_and_stops)
             self._stops.clear()
@@ -235,8 +239,8 @@ class LocalWorker(Worker):
         kept = await asyncio.to_thread(self._read_shell_options, label)
         secret = {**self._secrets.get("", {}), **self._secrets.get(label, {})}
         if kept:
-            own = {*withheld_variable_names(env), "INTERLOCK_HOME", "INTERLOCK_STORE"}
-            env = {**{name: env[name] for name in env if name in own}, **kept["env"], **secret}
+            own = {*withheld_variable_names(env), *_OF_WORKER}
+            env = {**kept["env"], **{name: env[name] for name in env if name in own}, **secret}
         program = kept.get("program", sys.executable)
         if program == sys.executable or not os.access(program, os.X_OK):
             return await super()._start_process(label, module, arguments, env, streams)

@@ -28,6 +28,7 @@ PIPELINES = {
     "plan": "Explore, write a plan, and after your approval pass it to main",
     "init": "Explore the repository and write or improve its memory file (GEMINI.md)",
     "mcp": "List what MCP servers offer, read a resource or prompt, or call a tool",
+    "repair": "Mend code until a check passes: locate the fault, try corrections, apply the one that holds",
     "search": "Search code by meaning, with an index of the workspace",
     "subagent": "Run one sub-agent, with its own turns and tools, until it returns its result",
     "investigate": "Investigate the codebase, read-only, and report on an objective",

@@ -1,8 +1,9 @@
 """main: the agent loop, a turn and its tools until the model has answered.
 
-`turn` and `tools` alternate; `continue`, `nudge` and a hook's feedback lead to another turn. A final answer, a limit,
-an error, a second loop, a hook or a batch that says stop ends it. Hook nodes are skipped if no hooks are set; a person
-decides about interrupted ones. A compression may be requested instead of a prompt.
+With a small model and a check, `repair` tries first. `turn` and `tools` alternate; `continue`, `nudge` and a hook's
+feedback lead to another turn. A final answer, a limit, an error, a second loop, a hook or a batch that says stop ends
+it. Hook nodes are skipped if no hooks are set; a person decides about interrupted ones. A compression may be requested
+instead of a prompt.
 """
 
 from collections.abc import Mapping
@@ -24,10 +25,11 @@ from interlock.nodes.main import (
     go_on,
     nudge,
     open_prompt,
-    route_after_context,
+    route_after_main_context,
     route_after_next_speaker,
     route_after_tools,
     route_after_turn,
+    take_repair,
 )
 from interlock.state.command import CommandIn, CommandOut, CommandState
 from interlock.state.main import MainInput, MainOutput, MainState
@@ -40,11 +42,13 @@ def build(depth: int = MAX_DEPTH) -> Graph:
     """`depth`: levels of sub-agents below it."""
     g = Graph("main", MainState)
     g.node("open_prompt", open_prompt)
-    g.subgraph("command", _build_command_graph, nondeterministic=True)
+    g.subgraph("command", build_command_graph, nondeterministic=True)
     g.subgraph("context", nested_graph_builder("context"))
     g.subgraph("turn", nested_graph_builder("turn"))
     g.subgraph("tools", nested_graph_builder("tools", depth))
     g.subgraph("next-speaker", nested_graph_builder("next-speaker"))
+    g.subgraph("repair", nested_graph_builder("repair"))
+    g.node("take_repair", take_repair)
     g.subgraph("compress", nested_graph_builder("compress"))
     g.node("continue", go_on)
     g.nodes(nudge, finish)
@@ -66,7 +70,10 @@ def build(depth: int = MAX_DEPTH) -> Graph:
     g.by_label("open_prompt", {**opened, "compress": "compress"})
     g.edge("compress", "finish")
     g.route("command", route_after_command, {"filled": "context", "stop": "finish"})
-    g.route("context", route_after_context, {"plain": "turn", "hooked": "before_agent"})
+    begun = {"plain": "turn", "hooked": "before_agent", "repair": "repair"}
+    g.route("context", route_after_main_context, begun)
+    g.edge("repair", "take_repair")
+    g.by_label("take_repair", {"answered": "after_agent", "turn": "turn", "failed": "finish"})
     answered = {"no calls": "next-speaker", "answered": "after_agent", "done": "finish"}
     over = dict.fromkeys(TURN_ENDS, "finish")
     g.route("turn", route_after_turn, {"calls": "tools", **answered, "first loop": "nudge", **over})
@@ -81,7 +88,7 @@ def build(depth: int = MAX_DEPTH) -> Graph:
 
 
 @cache
-def _build_command_graph() -> Graph:
+def build_command_graph() -> Graph:
     """Expand a prompt that names a custom command; its shell lines run first, as a batch of calls."""
     g = Graph("command", CommandState, input=CommandIn, output=CommandOut)
     g.node("expand", expand)

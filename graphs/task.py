@@ -14,8 +14,9 @@ from langgraph.graph import END, START
 from interlock.graphs import nested_graph_builder
 from interlock.graphs.graph import Graph
 from interlock.graphs.hook_nodes import add_answer_check, add_hooks
-from interlock.graphs.main import build_prompt_state
+from interlock.graphs.main import build_command_graph, build_prompt_state
 from interlock.graphs.pipeline import Pipeline
+from interlock.nodes.command import route_after_command
 from interlock.nodes.main import TURN_ENDS, before_agent, nudge, route_after_context
 from interlock.nodes.requests import await_person, notify
 from interlock.nodes.task import (
@@ -46,6 +47,7 @@ def build(depth: int = MAX_DEPTH) -> Graph:
     """`depth`: levels of sub-agents below it."""
     g = Graph("task", TaskState)
     g.node("load_mode", load_mode)
+    g.subgraph("command", build_command_graph, nondeterministic=True)
     g.subgraph("build_prompt", nested_graph_builder("context"))
     g.subgraph("turn", nested_graph_builder("turn"))
     g.node("choose_call", choose_call)
@@ -73,7 +75,9 @@ def build(depth: int = MAX_DEPTH) -> Graph:
 
 
 def _add_edges(g: Graph) -> None:
-    g.edge(START, "load_mode", "build_prompt")
+    g.edge(START, "load_mode")
+    g.by_label("load_mode", {"prompt": "build_prompt", "command": "command", "unusable": "finish"})
+    g.route("command", route_after_command, {"filled": "build_prompt", "stop": "finish"})
     g.route("build_prompt", route_after_context, {"plain": "turn", "hooked": "before_agent"})
     turned = {"calls": "choose_call", "nothing called": "remind", "first loop": "nudge"}
     g.route("turn", route_after_turn, {**turned, **dict.fromkeys(TURN_ENDS, "finish")})

@@ -56,8 +56,10 @@ async def expand(state: CommandState, runtime: Runtime[Deps]) -> CommandState:
     if not lines:
         text = await _expand_command_template(state["prompt"], command, args, [], deps)
         return {**fresh, "label": "text", **text}
+    has_main_tools = deps.toolset.find_tool_info("run_shell_command") is not None
+    shell = "run_shell_command" if has_main_tools else "execute_command"  # as the task loop calls it
     calls = tuple(
-        ToolCall(id=f"command.{place}", name="run_shell_command", args={"command": line})
+        ToolCall(id=f"command.{place}", name=shell, args={"command": line})
         for place, line in enumerate(lines)
     )
     head = deps.transcript.append(state["prompt"], [Message(role="assistant", tool_calls=calls)])

@@ -9,7 +9,7 @@ from pathlib import PurePath
 from langgraph.runtime import Runtime
 from pydantic import BaseModel
 
-from interlock.nodes.guessed_encodings import encoding_note
+from interlock.nodes.guessed_encodings import ask_about_guessed_encoding, encoding_note
 from interlock.nodes.helper_model import HelperAnswer, T, ask_json, build_question_messages, parse_json_as
 from interlock.nodes.requests import rejection_result, require_request_and_answer, write_and_emit_request
 from interlock.nodes.tools_results import (
@@ -32,6 +32,7 @@ from interlock.state.calls import (
 )
 from interlock.state.deps import Deps, await_despite_cancel, run_in_thread
 from interlock.state.edit import FIXER_TIMEOUT_S, GRACE_S, EditState, FixAnswer, MeantEdit, TargetAnswer
+from interlock.state.file_names import quote_name
 from interlock.state.journal import JournalRow
 from interlock.state.messages import Message, ToolCall
 from interlock.state.node import Part, node, require_task_id
@@ -245,7 +246,9 @@ async def read(state: EditState, runtime: Runtime[Deps]) -> EditState:
 def _find_edit_problem(edit: Edit) -> EditProblem | None:
     old, new = edit.strings.old, edit.strings.new
     if edit.file is None and old:
-        text = f"No file {edit.shown_path!r}. Find it with glob; to create it leave old_string empty."
+        text = (
+            f"No file {quote_name(edit.shown_path)}. Find it with glob; to create it leave old_string empty."
+        )
         return EditProblem("file_not_found", text)
     if wrong := edit_strings_problem(old, new):
         return wrong
@@ -464,10 +467,13 @@ def _apply_edit_to_bytes(edit: Edit, file: TextFile, placed: PlacedEdit) -> byte
     try:
         after = file.encode(apply_spans(file, placed.spans))
     except TextNotWritable as refusal:
-        return EditProblem(refusal.kind, f"{edit.shown_path!r} {refusal}")
+        return EditProblem(refusal.kind, f"{quote_name(edit.shown_path)} {refusal}")
     if after == edit.data:
         line = line_number_at(edit.text, placed.spans[0].start)
-        text = f"{edit.shown_path!r} would be the same as before: what the edit would give stands at line {line}."
+        text = (
+            f"{quote_name(edit.shown_path)} would be the same as before: what the edit would give stands at "
+            f"line {line}."
+        )
         return EditProblem("no_change", text)
     return after
 
@@ -505,6 +511,7 @@ async def check_rights(state: EditState, runtime: Runtime[Deps]) -> EditState:
     verdict = await deps.policy.decide_by_rules_and_checkers(
         call, "write", mode, deps.approvals.list_session_rules()
     )
+    verdict = await ask_about_guessed_encoding(deps, call, verdict, mode, [], None)
     record_call_decision(runtime, key, policy_decision_record(verdict, mode))
     if verdict.decision == "deny":
         text = load_prompt("run/call_denied").render(
@@ -599,7 +606,8 @@ async def _journal_and_write_file(
 
 def _file_changed_result(call: CallView) -> ToolResult:
     text = (
-        f"{call.args['file_path']!r} changed on disk while it was edited. Read it again; nothing was written."
+        f"{quote_name(str(call.args['file_path']))} changed on disk while it was edited. Read it again; nothing "
+        "was written."
     )
     return error_result("external_change", text)
 

@@ -34,6 +34,7 @@ from interlock.state.messages import Message, Origin
 from interlock.state.names import mcp_server_key
 from interlock.state.node import node, require_task_id
 from interlock.state.plan import MOVES_MARK, PLAN_NAME
+from interlock.state.repair import ATTEMPTS, NOT_LOCATED
 from interlock.state.run import is_hooked
 from interlock.state.text import did_you_mean, has_visible_text
 
@@ -71,6 +72,7 @@ _NEXT = {"policy": "Change the rule", "person": "Approve it next time", "hook": 
         *initial_prompt_state(),
         *("prompt", "asked", "hook_stage", "said", "fed_back", "refused", "head", "stop", "status"),
         *("unavailable", "next_speaker_check", "plan_phase", "skill_denies", "skill_allows"),
+        *("tries_repair", "task", "max_attempts", "check_timeout_s"),
     ),
     labels=("prompt", "command", "unusable", "answered", "compress"),
     nondeterministic=True,
@@ -91,6 +93,7 @@ async def open_prompt(state: MainState, runtime: Runtime[Deps]) -> MainState:
         "plan_phase": phase,
         # A server for one conversation would have to read that again after the check's own request.
         "next_speaker_check": not (deps.settings.model.skip_next_speaker_check or deps.info.brief),
+        "tries_repair": False,
     }
     if rules:
         opened["head"] = deps.transcript.append(state["head"], rules)
@@ -102,14 +105,32 @@ async def open_prompt(state: MainState, runtime: Runtime[Deps]) -> MainState:
     # Hook state is reset for each new prompt, but not for a retry of one.
     anew: MainState = {"hook_stage": "", "said": "", "fed_back": False, "refused": {}}
     try:
-        kind, prompt = await _resolve_typed_prompt(state["prompt"], runtime)
+        kind, prompt = await resolve_typed_prompt(state["prompt"], runtime)
     except UserError as error:  # the prompt stays, for a resume once the command is there
         failed: MainState = {"turn_status": "error", "error": {"type": error.kind, "message": str(error)}}
         return {**opened, **anew, **failed, "label": "unusable"}
-    return {**opened, **anew, "asked": prompt, "prompt": prompt, "label": kind}
+    return {
+        **opened,
+        **anew,
+        **_repair_request(deps, state, prompt),
+        "asked": prompt,
+        "prompt": prompt,
+        "label": kind,
+    }
 
 
-async def _resolve_typed_prompt(
+def _repair_request(deps: Deps, state: MainState, prompt: str) -> MainState:
+    """Let `repair` try first where a small model has a check: it mends more than it would in a loop of turns."""
+    is_for_repair = (
+        deps.info.brief
+        and bool(deps.checks.command)
+        and state["approval_mode"] != "plan"
+        and not deps.checks.is_test_change_requested(deps.transcript.read_message(prompt).text)
+    )
+    return {"tries_repair": is_for_repair, "task": prompt, "max_attempts": ATTEMPTS, "check_timeout_s": 0.0}
+
+
+async def resolve_typed_prompt(
     prompt: str, runtime: Runtime[Deps]
 ) -> tuple[Literal["prompt", "command"], str]:
     """A command or a prompt, and its record; a server's prompt is spelled out.
@@ -150,6 +171,33 @@ def route_after_context(state: HookedPrompt) -> Literal["plain", "hooked"]:
     """An admitted prompt isn't checked by hooks again."""
     waits = not state.get("hook_stage") and state.get("asked")
     return "hooked" if waits and is_hooked(state, "BeforeAgent") else "plain"
+
+
+def route_after_main_context(state: MainState) -> Literal["plain", "hooked", "repair"]:
+    """As `route_after_context`; hooks that admit a prompt admit it to the turns, not to a repair."""
+    if (found := route_after_context(state)) == "hooked":
+        return found
+    return "repair" if state.get("tries_repair") else "plain"
+
+
+@node(
+    reads=("head", "repair_status", "told", "error"),
+    writes=("head", "reply", "turn_status", "error", "tries_repair"),
+    labels=("answered", "turn", "failed"),
+)
+async def take_repair(state: MainState, runtime: Runtime[Deps]) -> MainState:
+    """What was repaired is the answer. A task that is no repair goes on to the first turn; a failed one ends here."""
+    error, transcript = state.get("error") or {}, runtime.context.transcript
+    done: MainState = {"tries_repair": False}
+    if error.get("type") in ("no_tests", NOT_LOCATED) or not (error or state["told"]):
+        return {**done, "label": "turn", "error": {}}
+    text = transcript.read_message(state["told"]).text or error["message"]
+    head = transcript.append(state["head"], [Message(role="assistant", content=text)])
+    if state["repair_status"] == "done":
+        return {**done, "label": "answered", "head": head, "reply": head, "turn_status": "ok", "error": {}}
+    if state["repair_status"] == "not_repaired":
+        error = {"type": "not_repaired", "message": error["message"]}
+    return {**done, "label": "failed", "head": head, "turn_status": "error", "error": error}
 
 
 def _plan_mode_rules_and_phase(deps: Deps, state: MainState) -> tuple[list[Message], str]:

@@ -2,21 +2,28 @@
 
 import hashlib
 import json
-from typing import Literal, cast
+from typing import Literal, NamedTuple, cast
 
 from langgraph.runtime import Runtime
 from langgraph.types import interrupt
 
 from interlock.nodes.check import append_check_rule_once, relabel_accepted_answer_for_check
 from interlock.nodes.hooks import hook_node
-from interlock.nodes.main import TurnEnd, append_program_message, fire_hooks_on_answer, turn_end_label
+from interlock.nodes.main import (
+    TurnEnd,
+    append_program_message,
+    fire_hooks_on_answer,
+    resolve_typed_prompt,
+    turn_end_label,
+)
 from interlock.nodes.main import finish as ended_by
 from interlock.nodes.requests import require_request_and_answer, write_request_and_route
 from interlock.prompts import render_prompt
 from interlock.state.calls import ApprovalRequest, CallKey, CallView
+from interlock.state.command import split_slash_command
 from interlock.state.conversation import format_refusal, initial_prompt_state, refusals_from_state
 from interlock.state.deps import Deps, Transcript
-from interlock.state.errors import RunError
+from interlock.state.errors import RunError, UserError
 from interlock.state.events import ErrorEvent, HandOver
 from interlock.state.main import MainState
 from interlock.state.messages import Message, ToolCall, unanswered_calls
@@ -52,13 +59,49 @@ _SHOWN_MISTAKE = 160
 
 
 @node(
-    reads=("mode", "prompt", "head", "first_todos", "todos", "children", "unavailable"),
-    writes=(*initial_prompt_state(), *_FRESH, "mode", "asked", "head", "todos", "children", "unavailable"),
+    reads=("mode", "prompt", "head", "first_todos", "todos", "children", "unavailable", "depth"),
+    writes=(
+        *(*initial_prompt_state(), *_FRESH, "mode", "asked", "prompt", "head", "todos", "children"),
+        *("unavailable", "turn_status", "error"),
+    ),
+    labels=("prompt", "command", "unusable"),
     nondeterministic=True,
 )
 async def load_mode(state: TaskState, runtime: Runtime[Deps]) -> TaskState:
-    """Load the mode before the first request, and again for each further prompt."""
-    deps, mode = runtime.context, state.get("mode") or DEFAULT
+    """Load the mode before the first request, and again for each further prompt, which may name a custom command."""
+    typed = _TypedPrompt("prompt", state["prompt"])
+    try:
+        if state["prompt"] and not state["depth"]:  # a model wrote the prompt of a subtask
+            typed = await _resolve_prompt_and_mode(state["prompt"], runtime)
+    except UserError as error:  # the prompt stays, for a resume once the command is there
+        failed: TaskState = {"turn_status": "error", "error": {"type": error.kind, "message": str(error)}}
+        return {**_load_mode(state, runtime, ""), **failed, "label": "unusable"}
+    opened = _load_mode(state, runtime, typed.mode)
+    if typed.record:
+        opened |= {"asked": typed.record, "prompt": typed.record}
+    return {**opened, "label": typed.kind}
+
+
+class _TypedPrompt(NamedTuple):
+    kind: Literal["prompt", "command"]
+    record: str
+    mode: str = ""
+    """The mode of work that a command names; empty: none."""
+
+
+async def _resolve_prompt_and_mode(prompt: str, runtime: Runtime[Deps]) -> _TypedPrompt:
+    """Raises `UserError` for the name of a command that isn't there or can't be used."""
+    kind, record = await resolve_typed_prompt(prompt, runtime)
+    name, _ = split_slash_command(runtime.context.transcript.read_message(prompt).text)
+    command = runtime.context.context.load_commands().find_command(name) if kind == "command" else None
+    return _TypedPrompt(kind, record, command.mode if command else "")
+
+
+def _load_mode(state: TaskState, runtime: Runtime[Deps], wanted: str) -> TaskState:
+    """`wanted`: the mode that counts if none was chosen."""
+    deps = runtime.context
+    wanted = wanted if deps.modes.find_mode(wanted) else DEFAULT
+    mode = state.get("mode") or wanted
     if deps.modes.find_mode(mode) is None:
         message = f"Mode {mode!r} no longer exists; the task continues in {DEFAULT!r}."
         runtime.stream_writer(ErrorEvent(severity="warning", message=message))
@@ -70,8 +113,6 @@ async def load_mode(state: TaskState, runtime: Runtime[Deps]) -> TaskState:
         "children": state.get("children", []),
         "unavailable": {m: how for m, how in state.get("unavailable", {}).items() if how == "run"},
     }
-    if state["prompt"]:
-        opened["asked"] = state["prompt"]
     if steps := parse_todo_steps(state.get("first_todos", "")):
         text = json.dumps(steps, ensure_ascii=False)
         opened["todos"] = deps.transcript.append("", [Message(role="tool", content=text)])

@@ -9,6 +9,7 @@ from langgraph.runtime import Runtime
 from pydantic import JsonValue
 
 from interlock.nodes.edit import strings_to_try
+from interlock.nodes.guessed_encodings import ask_about_guessed_encoding
 from interlock.nodes.hooks import fire_hooks, hook_node
 from interlock.nodes.mcp import MCP_BY_NAMES, resolve_named_mcp_call
 from interlock.nodes.tools_approval import can_trust_previews, effective_approval_mode, require_tool_info
@@ -279,6 +280,10 @@ async def check_policy(state: DecideState, runtime: Runtime[Deps]) -> DecideStat
     verdict = await policy.decide_by_rules_and_checkers(
         call, info.risk, mode, deps.approvals.list_session_rules()
     )
+    if info.risk == "write":
+        earlier = load_earlier_calls(deps, key.message, key.index)
+        seen = find_seen_files(deps, key)
+        verdict = await ask_about_guessed_encoding(deps, call, verdict, mode, earlier, seen)
     record_call_decision(runtime, key, policy_decision_record(verdict, mode))
     if verdict.decision == "deny":
         why = verdict.deny_message or verdict.reason

@@ -33,7 +33,16 @@ from interlock.state.search import CodeIndex
 from interlock.state.seen import ChangedFile, SeenFile, SeenFiles
 from interlock.state.settings import Settings
 from interlock.state.text import replace_surrogates
-from interlock.state.tooling import Outputs, Processes, TargetFile, Tool, ToolContext, ToolInfo, ToolRun
+from interlock.state.tooling import (
+    Outputs,
+    ProblemFinder,
+    Processes,
+    TargetFile,
+    Tool,
+    ToolContext,
+    ToolInfo,
+    ToolRun,
+)
 from interlock.state.workspace import PathRefused, Workspace
 from interlock.tools.table import TOOLS
 
@@ -164,11 +173,15 @@ class BuiltinToolset:
     """Receives events about model requests."""
     brief: bool = False
     """Declare the tools in few words."""
+    problem_finder: ProblemFinder | None = None
+    """Language servers that check edits; None: none may be started."""
 
     def __post_init__(self) -> None:
         aliases = {alias: tool for tool in self.tools.values() for alias in tool.aliases}
         self._names = {**aliases, **self.tools}
-        self._files = FileWriteCalls(self.workspace, self.outputs.state_directory / "writes")
+        self._files = FileWriteCalls(
+            self.workspace, self.outputs.state_directory / "writes", self.problem_finder
+        )
         self._files.restore_killed_writes()
 
     def declare_tools(self) -> list[ToolDeclaration]:
@@ -251,6 +264,17 @@ class BuiltinToolset:
             return Preview(text=self.summarize_call(call), problem=problem)
         return Preview(text=self.summarize_call(call))
 
+    async def find_encoding_to_confirm(
+        self, call: CallView, earlier: Sequence[CallView], seen: SeenFiles | None = None
+    ) -> ConfirmedEncoding | None:
+        tool = self._names.get(call.name)
+        if tool is None or tool.plan is None or repr(call.args).isascii():
+            return None
+        args = _parse_args(tool, call)
+        if not await asyncio.to_thread(self._files.has_guessed_encoding, tool, args):
+            return None
+        return (await self.preview_call(call, earlier, seen)).confirms
+
     async def read_file_to_edit(self, call: CallView, earlier: Sequence[CallView]) -> TargetFile | ToolResult:
         try:
             path = str(call.args["file_path"])
@@ -270,6 +294,11 @@ class BuiltinToolset:
             return to_failed_result(call.name, error)
 
     async def run_call(self, run: ToolRun) -> ToolResult:
+        result = await self._run_call(run)
+        late = self._files.take_late_problems() if result.status != "cancelled" else ""
+        return result.model_copy(update={"content": f"{result.content}\n\n{late}"}) if late else result
+
+    async def _run_call(self, run: ToolRun) -> ToolResult:
         call = run.call
         tool = self._names.get(call.name)
         if tool is None:

@@ -158,7 +158,8 @@ class Verdict(Frozen):
     session: SessionRule | None = None
     """The always-choice that overrode an ask."""
     by_checker: bool = False
-    """Decided by a safety checker, or since an address is private: no always-choice overrides it."""
+    """Decided by a safety checker, or since an address is private or an encoding guessed: no always-choice overrides
+    it."""
 
 
 class FileState(Frozen):

@@ -1,14 +1,26 @@
 """checks: the command that must succeed before a run is done, and what became of the tests that it runs."""
 
+from collections.abc import Mapping
 from typing import Literal, Protocol
 
 from pydantic import Field
 
 from interlock.state.hooks import HookWait
 from interlock.state.messages import Frozen
+from interlock.state.repair import Suspects
 
 AS_BEFORE, MAY_CHANGE = "as-before", "may-change"
 """Whether a check must pass with the tests of the run's start."""
+
+
+class FailedTest(Frozen):
+    """A test that failed, as a runner's output names it."""
+
+    name: str
+    detail: str = ""
+    """What was printed of it; the middle may be left out."""
+    is_broken: bool = False
+    """It couldn't be loaded, so its own tests didn't run."""
 
 
 class CheckEnd(Frozen):
@@ -18,6 +30,8 @@ class CheckEnd(Frozen):
     """`no tests`: it succeeded and ran none. `not made`: the command, or the view for it, couldn't be started."""
     output: str = ""
     """The end of what it printed; of `not made`, the reason."""
+    failures: tuple[FailedTest, ...] = ()
+    """The tests that failed, as far as the runner's output is understood."""
 
 
 REQUEST = "changed_tests"
@@ -81,6 +95,30 @@ class Checks(Protocol):
 
     def is_test_or_settings(self, path: str) -> bool:
         """Whether a file, named as in a call, was a test or a runner's settings when the run began."""
+        ...
+
+    def for_command(self, command: str, timeout_s: float) -> "Checks":
+        """The same with another command line, which may take so many seconds."""
+        ...
+
+    def is_test_change_requested(self, task: str) -> bool:
+        """Whether a task says that tests are to be written or changed."""
+        ...
+
+    async def find_test_command(self) -> str:
+        """The command line by which the project's own files run its tests; empty: they name none."""
+        ...
+
+    async def find_suspects(self, end: CheckEnd, task: str) -> Suspects:
+        """Where the fault behind a failed check may be; never in a test."""
+        ...
+
+    def restore_tests(self, path: str, before: str, after: str) -> str | None:
+        """A file's new text with the tests beside its code as they were; None: they can't be told from the code."""
+        ...
+
+    async def run_check_with_files(self, key: str, files: Mapping[str, str]) -> CheckEnd:
+        """Run the command in a view of the workspace in which these files, by path, have these texts."""
         ...
 
     async def run_check(self, key: str) -> CheckEnd:

@@ -205,6 +205,7 @@ EXIT_CODES = {
     **dict.fromkeys(("turn_limit", "max_turns", "session_limit"), 53),
     "tool_failure": 54,
     **dict.fromkeys(("denied", "rejected", "refused", "stopped_by_hook", "blocked_by_hook"), 56),
+    "not_repaired": 56,
     "budget": 57,
     **dict.fromkeys(("loop_detected", "loop_nudge"), 58),
     "waiting": 75,

@@ -40,11 +40,16 @@ def _join_bytes(found: re.Match[str]) -> str:
     return os.fsdecode(bytes.fromhex(found[0].replace("\\x", "")))
 
 
-def quote_file_name(name: str) -> str:
-    """Return a name or path as `format_file_name` writes it, in quotes, without a second backslash before its
-    escapes."""
-    text = format_file_name(name)
-    return f"'{text}'" if "\\" in text else repr(text)
+def quote_path(path: "str | os.PathLike[str]") -> str:
+    """Return a name or path as `format_file_name` writes it, in quotes. No backslash is doubled, so that what stands
+    between the quotes is what a model can send back."""
+    text = format_file_name(os.fspath(path))
+    return f'"{text}"' if "'" in text and '"' not in text else f"'{text}'"
+
+
+def quote_name(text: str) -> str:
+    """Return a name or path as somebody wrote it, or was shown it, in quotes."""
+    return quote_path(parse_file_name(text))
 
 
 def fold_written_name(name: str) -> str:

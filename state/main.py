@@ -9,6 +9,7 @@ from interlock.state.context import IDE_FIELD, Ide
 from interlock.state.conversation import BatchEnd, Conversation
 from interlock.state.hooks import HookedPrompt
 from interlock.state.plan import PlanMode
+from interlock.state.repair import RepairRequest
 from interlock.state.run import (
     OF_PROCESS,
     ChainHistory,
@@ -50,8 +51,11 @@ class MainOutput(WorkflowOutput):
     error: ErrorInfo | None = None
 
 
-class MainState(HookedPrompt, CheckedAnswer, Conversation, PlanMode, BatchEnd, total=False):
+class MainState(HookedPrompt, CheckedAnswer, Conversation, PlanMode, BatchEnd, RepairRequest, total=False):
     """State of a `main` run besides its chain; what a checkpoint stores."""
+
+    tries_repair: bool
+    """Before the first turn of this prompt, `repair` tries to make the check pass."""
 
     prompt: str
     """Chain record (detached) of a prompt not yet in the conversation; empty: none."""

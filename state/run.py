@@ -66,7 +66,7 @@ def keep_newest(old: str, new: str) -> str:  # noqa: ARG001 - a reducer has this
 
 OF_PROCESS = "of the process"
 """Marks a channel whose value depends on the driving process or a clock: replays don't compare it."""
-BY_PROCESS = frozenset({"noted_epoch", "retry", "route_ms", "time_left_s"})
+BY_PROCESS = frozenset({"noted_epoch", "retry", "route_ms", "time_left_s", "trial_timeout_s"})
 """Names of these channels. A LangGraph graph's own keys may have any name."""
 
 

@@ -121,6 +121,31 @@ class ShellSettings(Section):
     """Maximum total memory of those processes, in MB; null: three quarters of the machine's; 0: no limit."""
 
 
+class LanguageServer(Section):
+    """A program that checks edits, in trusted folders. It speaks the Language Server Protocol on stdio."""
+
+    command: list[str] = Field(default_factory=list[str])
+    """Program and arguments. Interlock looks for a bare name in the project's own folders, then on the PATH."""
+    suffixes: list[str] = Field(default_factory=list[str])
+    """Suffixes of the files that it checks, such as `.py`."""
+    role: str = "language"
+    """Of the servers with the same role, the first that is installed checks a file."""
+    roots: list[str] = Field(default_factory=list[str])
+    """Names of files that mark a project: the server works in the nearest such folder, else in the workspace."""
+    needs_root: bool = Field(False, alias="needsRoot")
+    """Don't start the server for a file outside such a project."""
+    needs: str = ""
+    """A file that must exist in that folder or above it; empty: none."""
+    env: dict[str, str] = Field(default_factory=dict[str, str])
+    """Environment variables for the program."""
+    initialization: dict[str, Any] = Field(default_factory=dict[str, Any])
+    """Options that the server gets when it starts."""
+    settings: dict[str, Any] = Field(default_factory=dict[str, Any])
+    """Settings that the server gets when it asks for them."""
+    disabled: bool = False
+    """Don't start the server."""
+
+
 class ToolSettings(Section):
     allowed: list[str] = Field(default_factory=list[str])
     """Tool names, or `run_shell_command(prefix)`, allowed without approval."""
@@ -142,7 +167,11 @@ class ToolSettings(Section):
     reading_commands: bool = Field(True, alias="readingCommands")
     """Read-only shell commands with plain arguments inside the workspace need no approval: `ls`, `git status`."""
     diagnostics: bool = True
-    """Tell the model when its edit breaks a file: Python, JSON, TOML or YAML that parsed before and no longer does."""
+    """Tell the model which problems its edit brought: what no longer parses, and what language servers find."""
+    language_servers: dict[str, LanguageServer] = Field(
+        default_factory=dict[str, LanguageServer], alias="languageServers"
+    )
+    """Servers by name: new ones, and fields that differ from those of a known server ([the table](diagnostics.md))."""
     browser: str = ""
     """Browser executable for `browser_action`; empty: the first Chromium or Chrome on the PATH."""
     web_search: str = Field("", alias="webSearch")
@@ -477,7 +506,7 @@ class TelemetrySettings(Section):
     """gemini-cli's settings. Honoured only in the user's own settings and environment: they send data elsewhere."""
 
     enabled: bool = False
-    """Send traces, metrics and logs of runs to a collector (OpenTelemetry). Needs the extra `[otel]`."""
+    """Send traces, metrics and logs of runs to a collector (OpenTelemetry). Needs a part: `interlock install otel`."""
     target: Literal["local", "gcp"] = "local"
     """`gcp` needs a collector, too (gemini-cli's `useCollector`): nothing is sent to Google directly."""
     otlp_endpoint: str = Field("http://localhost:4317", alias="otlpEndpoint")

@@ -1,5 +1,6 @@
 """tooling: what a tool is, what it can use while running, and protocols of the toolset and policy."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -90,6 +91,21 @@ class Processes(Protocol):
 
     def list_background_processes(self) -> Sequence[Mapping[str, Any]]:
         """This drive's background processes: {pid, label, running, exit_code, output_file}."""
+        ...
+
+
+class ProblemFinder(Protocol):
+    """Finds problems that an edit brings, with the project's language servers."""
+
+    def has_server_for(self, path: Path) -> bool:
+        """Return whether any server checks files of this name, installed or not."""
+        ...
+
+    def start_check(self, path: Path, before: str | None, after: str) -> asyncio.Task[str | None]:
+        """Compare a file's text before (None: no file) and after an edit; what is on the disk doesn't matter.
+
+        The task returns lines for the model, or an empty string; None: no server is installed. It doesn't raise.
+        """
         ...
 
 
@@ -332,6 +348,13 @@ class Toolset(Protocol):
         self, call: CallView, earlier: Sequence[CallView], seen: SeenFiles | None = None
     ) -> Preview:
         """What the call would do after the `earlier` calls of its batch. `seen`: as in `ToolRun`."""
+        ...
+
+    async def find_encoding_to_confirm(
+        self, call: CallView, earlier: Sequence[CallView], seen: SeenFiles | None = None
+    ) -> ConfirmedEncoding | None:
+        """The guessed encoding in which the call would write new text; None: it wouldn't. As `preview_call`, but quick
+        where the file's encoding is known."""
         ...
 
     async def read_file_to_edit(self, call: CallView, earlier: Sequence[CallView]) -> TargetFile | ToolResult:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 from interlock.state.errors import ToolError
+from interlock.state.file_names import quote_name
 
 if TYPE_CHECKING:
     from interlock.state.encodings import ConfirmedEncoding
@@ -22,8 +23,10 @@ class PathRefused(ToolError):  # noqa: N818 - a refusal, not a fault
 def ignored_path_message(path: str, *, git: bool) -> str:
     """Say what keeps a path from tools: git (`git`) or the agent's own ignore files."""
     if git:
-        return f"{path!r} is ignored by git; go on without it, or ask the user to show what is in it."
-    return f"{path!r} is kept from tools by an ignore file or a denial of the folder; go on without it."
+        return (
+            f"{quote_name(path)} is ignored by git; go on without it, or ask the user to show what is in it."
+        )
+    return f"{quote_name(path)} is kept from tools by an ignore file or a denial of the folder; go on without it."
 
 
 LeaveOut = Callable[[str, Collection[str], Collection[str]], bool]

@@ -11,6 +11,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from pkgutil import walk_packages
+from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -21,6 +22,8 @@ def main(terminal: str, program: str, *arguments: str) -> int:
     from interlock.cli.warm.fork_client import FORKER
 
     FORKER.adopt_server(socket.socket(fileno=3))
+    table: Any = import_module("interlock.services.language_servers.table")
+    table.merge_server_settings = dict  # as `safety.py`
     if "PATIENT" in os.environ:  # a busy machine takes longer than a person should wait for a collector
         from patience import HANG_S
 
@@ -37,11 +40,15 @@ def main(terminal: str, program: str, *arguments: str) -> int:
 
 
 def everything() -> None:
-    """Import all modules of ours, and packages that they import where they use them: servers, workers, MCP."""
+    """Import all modules of ours whose packages are installed, and those that some import late: servers, workers."""
     for room in sorted(path.parent.name for path in ROOT.glob("*/py.typed")):
         package = import_module(f"interlock.{room}")
         for module in walk_packages(package.__path__, f"{package.__name__}."):
-            import_module(module.name)
+            try:
+                import_module(module.name)
+            except ModuleNotFoundError as error:
+                if (error.name or "").startswith("interlock"):
+                    raise
     for name in ("langchain_openai", "mcp", "procrastinate", "psycopg", "uvicorn"):
         if find_spec(name):
             import_module(name)

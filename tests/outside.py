@@ -26,7 +26,7 @@ OUTSIDE: Mapping[str, frozenset[str]] = {
     "plans": frozenset({"find_plan"}),
     "steps": frozenset({"working_seconds"}),
     "modes": frozenset({"refusal_reason"}),
-    "checks": frozenset({"find_test_changes"}),
+    "checks": frozenset({"find_test_changes", "find_test_command", "find_suspects"}),
 }
 """Service → methods whose results may differ another time and aren't recorded."""
 INSIDE: Mapping[str, frozenset[str]] = {
@@ -45,11 +45,22 @@ INSIDE: Mapping[str, frozenset[str]] = {
             "is_test_or_settings",
             "run_check",
             "run_check_with_original_tests",
+            "run_check_with_files",
+            "for_command",
+            "restore_tests",
+            "is_test_change_requested",
         }
     ),
     # A replay has the results of calls, and the problems of those that never ran.
     "toolset": frozenset(
-        {"run_call", "plan_change", "preview_call", "find_call_problem", "current_file_digest"}
+        {
+            "run_call",
+            "plan_change",
+            "preview_call",
+            "find_encoding_to_confirm",
+            "find_call_problem",
+            "current_file_digest",
+        }
         | {"find_changed_files"}  # the record has the note on them
     )
     | {"confirm_encoding", "declare_tools", "find_tool_info", "nearest_tool_names", "summarize_call"},

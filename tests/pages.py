@@ -22,13 +22,15 @@ def followed(page: Path, work: Path, cwd: Path) -> "subprocess.CompletedProcess[
         env=env,
         capture_output=True,
         text=True,
-        timeout=HANG_S,
+        timeout=HANG_S * 5,  # a page has up to twenty commands
         check=False,
     )
 
 
 def _script(text: str) -> Iterator[str]:
     for kind, block in _BLOCK.findall(text):
+        if block.startswith("# needs a checkout"):
+            continue  # it installs what is installed here
         if kind == "python":
             first, _, code = block.partition("\n")
             yield f"cat > {first.removeprefix('# file: ')} <<'END OF FILE'\n{code}END OF FILE"

@@ -63,6 +63,12 @@ def home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPat
     return folder
 
 
+@pytest.fixture(autouse=True)
+def language_servers_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Start none of this machine's language servers, only those that a test's settings name. Nor do warm forks."""
+    monkeypatch.setattr("interlock.services.language_servers.table.merge_server_settings", dict)
+
+
 def _is_here(host: object) -> bool:
     if host is None or host in ("", "localhost", b"localhost"):
         return True

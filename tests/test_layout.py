@@ -50,6 +50,7 @@ SERVICES_MAY_IMPORT = {
     "context": {"config", "files", "secrets"},
     "hooks": {"config", "files", "policy", "process", "secrets", "shell"},
     "mcp": {"config", "files", "packages", "process", "tool_schemas", "toolset"},
+    "language_servers": {"process"},
     "snapshots": {"files"},
     "checks": {"files", "shell", "snapshots"},
     "index": {"files", "models", "packages", "secrets"},

@@ -241,7 +241,7 @@ def test_plan_mode_lets_nothing_through_but_reading_asking_and_the_plan(
 ) -> None:
     """Every existing tool, tried in a run whose policy allows everything; what asks, by itself."""
     assert [tool for tool in tried if tool not in ARGS] == [], (
-        "a new tool: say here what plan mode makes of it"
+        "add these tools to ARGS here; to FREE, too, if plan mode allows them"
     )
     policy = put(tmp_path / "all.toml", '[[rule]]\ntoolName = "*"\ndecision = "allow"\npriority = 999\n')
     agents = (

@@ -179,6 +179,11 @@ def test_what_the_users_own_skill_allows_needs_no_approval_until_the_next_prompt
     assert ended("/make", says("run_shell_command", command="touch other")) == (75, set()), "no whole tool"
     assert ended("/make", says("write_file", file_path="AGENTS.md", content="x")) == (75, set())
     assert ended("/take", touch) == (75, set()), "a repository's grants nothing"
+    before = play(place, "/make", touch, **asks)
+    script = put(place.folder / "script.json", [touch, {"text": "one"}, touch, {"text": "two"}])
+    again = resume_sync(before.run, prompt="again", options=place.options(model=f"script:{script}", **asks))
+    assert (before.exit_code, again.exit_code) == (0, 75)
+    (place.work / "made").unlink()
     rules = place.folder / "user/.interlock/policies/mine.toml"
     put(
         rules,

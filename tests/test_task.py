@@ -21,6 +21,7 @@ from agent_runs.stage import (
     send_back,
     untaken,
 )
+from folders import put
 from scripted import tools
 
 from interlock.engine import Outcome, resume_sync
@@ -405,12 +406,27 @@ SCENES = {
         says="it is red",
     ),
     "all calls withheld": Scene([JOB[0]] * 4 + [DONE], says="not executed"),
+    "a command": Scene([{"expect": "Fix it well", **DONE}], given={"prompt": "/fix a.py", "mode": ""}),
+    "a command with a shell line": Scene([{"expect": "It says hi", **DONE}], given={"prompt": "/ask"}),
+    "a command is cancelled": Scene(
+        [], [cancel], "cancelled", given={"prompt": "/ask", "approval_mode": "default"}
+    ),
+    "a command that isn't there": Scene([], [], "failed", "fix", given={"prompt": "/fxi it"}),
 }
 
 
 def staged(scene: Scene, folder: Path) -> tuple[Stage, Outcome]:
     stage = Stage(folder, scene.replies, settings=scene.settings, limits=scene.limits)
+    put(folder / "user/.roo/commands/fix.md", "---\nmode: code\n---\nFix it well.")
+    put(folder / "user/.gemini/commands/ask.toml", "prompt = 'It says !{touch made; echo hi}'")
     return stage, play(stage, scene.moves, **scene.given)
+
+
+def test_a_command_chooses_the_mode_only_if_nobody_did(tmp_path: Path) -> None:
+    for given, mode in (({}, "code"), ({"mode": "ask"}, "ask")):
+        scene = Scene([DONE], given={"prompt": "/fix a.py", "mode": "", **given})
+        _, outcome = staged(scene, tmp_path / mode)
+        assert outcome.output["mode"] == mode
 
 
 @pytest.mark.parametrize("name", SCENES)

@@ -1,5 +1,6 @@
 """The tutorial, the scaffold and every command block of the pages work as shown, word for word."""
 
+import os
 import re
 import shutil
 import subprocess
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 from folders import put
 from pages import followed
+from session.terminal import ENTRY, Terminal
 
 from interlock.cli.main import main
 
@@ -17,7 +19,11 @@ pytestmark = pytest.mark.sweep  # half a minute: creates environments, runs test
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "tutorial.md"
-PAGES = ["README.md", *(f"docs/{p.name}" for p in sorted(ROOT.glob("docs/*.md")) if p != PAGE)]
+PAGES = [
+    "README.md",
+    "CONTRIBUTING.md",
+    *(f"docs/{p.name}" for p in sorted(ROOT.glob("docs/*.md")) if p != PAGE),
+]
 BLOCK = re.compile(r"^ *```sh\n(.*?)^ *```$", re.DOTALL | re.MULTILINE)
 
 
@@ -39,6 +45,7 @@ def test_each_command_block_works_in_a_fresh_shell_or_says_what_it_needs(
     page.write_text(f"```sh\n{ask}{'interlock resume latest --approve all' * ('travel' in name)}\n```\n")
     assert followed(page, work, work).returncode == 0
     put(tmp_path / "any.json", [{"text": "Done."}] * 9)
+    _stand_in_for_crontab(tmp_path / "bin", monkeypatch)
     shutil.copytree(work, kept / "work")
     shutil.copytree(home, kept / "home", symlinks=True)
     for found in BLOCK.findall((ROOT / name).read_text()):
@@ -57,6 +64,36 @@ def test_each_command_block_works_in_a_fresh_shell_or_says_what_it_needs(
         assert done.returncode == 0, block + done.stdout[-2000:] + done.stderr[-2000:]
 
 
+def _stand_in_for_crontab(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let `crontab` be a file: `-l` prints it, `-` writes it."""
+    kept = folder / "crontab.txt"
+    put(folder / "crontab", f"#!/bin/sh\ncase $1 in -l) cat {kept} ;; -) cat > {kept} ;; esac\n").chmod(0o700)
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+
+
+@pytest.mark.parametrize(
+    ("heading", "result"),
+    [("### Let your LangGraph", "review: answered by"), ("### Run your own workflow", "0 7 * * * cd '")],
+)
+def test_a_journey_works_pasted_into_a_terminal(
+    heading: str, result: str, tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All lines at once, as a newcomer pastes them; `test_each_command_block…` runs them as a script."""
+    section = (ROOT / "README.md").read_text().partition(heading)[2].partition("\n##")[0]
+    (block,) = BLOCK.findall(section)
+    assert len(block.splitlines()) <= 8
+    (work := home / "work").mkdir()
+    for file, code in re.findall(r"^```python\n# file: (\S+)\n(.*?)^```$", section, re.DOTALL | re.MULTILINE):
+        (work / file).write_text(code)
+    _stand_in_for_crontab(tmp_path / "bin", monkeypatch)
+    env = {"PATH": f"{ENTRY.parent}:{os.environ['PATH']}", "PS1": "ready> "}
+    with Terminal(work, command=("bash", "--norc", "-i"), columns=120, rows=50, env=env) as terminal:
+        terminal.waits_for("ready>")
+        shown = "cat $(dirname $(command -v crontab))/crontab.txt; interlock show latest | cat"
+        terminal.type(f"{block}{shown}; echo all-$((1 + 1))\r", then="all-2")
+        assert result in "\n".join(terminal.scrollback)
+
+
 def _configure(home: Path, script: Path) -> None:
     """Let a scripted model stand for the one that a block needs."""
     (file := home / ".interlock/settings.json").parent.mkdir(exist_ok=True)
@@ -69,10 +106,10 @@ def test_no_command_block_is_written_so_that_the_test_above_misses_it() -> None:
         assert not re.findall(r"^ *```(?:bash|shell|console|zsh)", page.read_text(), re.MULTILINE), page
 
 
-def test_the_tutorial_works_as_it_is_written(tmp_path: Path) -> None:
+def test_the_tutorial_works_as_it_is_written(tmp_path: Path, home: Path) -> None:
     done = followed(PAGE, tmp_path / "work", tmp_path)
     assert done.returncode == 0, done.stderr[-3000:]
-    assert (tmp_path / "work" / "NEWS.md").read_text() == "Starts faster."
+    assert (home / "interlock-tutorial" / "CHANGES.md").read_text() == "Starts faster."
     assert "Starts at once." in done.stdout
     assert "done {'line': 'Starts faster.'}" in done.stdout
 

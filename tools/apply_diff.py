@@ -8,6 +8,7 @@ from pydantic import Field
 
 from interlock.state.calls import ToolError
 from interlock.state.deps import StopFlag, run_in_thread
+from interlock.state.file_names import quote_name
 from interlock.state.text import format_count
 from interlock.state.tooling import Args, FileChange, FilePath, Tool, ToolContext
 from interlock.tools.file_content import TextFile, line_number_at
@@ -60,7 +61,10 @@ def _plan_change(
         raise ToolError(made.first_error_code, made.result_message(target.display_path))
     after = target.encode(made.final_text)
     if after == target.before:
-        raise ToolError("no_change", f"{target.display_path!r} would be the same as before; read it again.")
+        raise ToolError(
+            "no_change",
+            f"{quote_name(target.display_path)} would be the same as before; read it again.",
+        )
     return target.to_matched_change(after, made.result_message(target.display_path))
 
 
@@ -93,10 +97,12 @@ class AppliedBlocks:
 
     def result_message(self, display_path: str) -> str:
         count = format_count(len(self.places) + len(self.failed), "block")
-        head = f"Edited {display_path!r}: {len(self.places)} of {count}"
+        head = f"Edited {quote_name(display_path)}: {len(self.places)} of {count}"
         places = "; ".join(f"block {n} {where}" for n, where in sorted(self.places.items()))
         lines = [
-            f"{head} applied ({places})." if self.places else f"Nothing of {display_path!r} was changed."
+            f"{head} applied ({places})."
+            if self.places
+            else f"Nothing of {quote_name(display_path)} was changed."
         ]
         lines += [f"Block {n} was not applied: {self.failed[n].message}" for n in sorted(self.failed)]
         if self.failed and self.places:
@@ -153,7 +159,10 @@ def _apply_block(
         and applied.places
         and is_ambiguous_block(applied.original.text, found.block, applied.work)
     ):
-        why = f"the search text stood at several places of {display_path!r} before the other blocks were applied"
+        why = (
+            f"the search text stood at several places of {quote_name(display_path)} before the other blocks "
+            "were applied"
+        )
         return EditProblem("occurrence_mismatch", f"{why}; give its line as :start_line:.")
     _replace_block_text(applied, number, found, text)
     return None

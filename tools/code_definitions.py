@@ -91,7 +91,17 @@ def find_definitions(source: bytes, language: str) -> list[Definition]:
 
 def _capture_nodes(grammar: "Language", query: "Query", source: bytes) -> "dict[str, list[Node]]":
     """Return the nodes that a query captures, by capture; none if the source takes too long or is too broken."""
-    from tree_sitter import Parser, QueryCursor
+    from tree_sitter import QueryCursor
+
+    tree = _parse_source(grammar, source)
+    if tree is None or (tree.root_node.has_error and _has_oversized_error_node(tree)):
+        return {}
+    return QueryCursor(query).captures(tree.root_node)
+
+
+def _parse_source(grammar: "Language", source: bytes) -> "Tree | None":
+    """Return the tree of a source; None: it takes too long."""
+    from tree_sitter import Parser
 
     until = time.thread_time() + _LONGEST_S
 
@@ -100,12 +110,22 @@ def _capture_nodes(grammar: "Language", query: "Query", source: bytes) -> "dict[
 
     parser = Parser(grammar)  # a new one: sharing a parser between threads crashes the process
     try:
-        tree = parser.parse(lambda at, _: source[at : at + _PIECE], progress_callback=late)
+        return parser.parse(lambda at, _: source[at : at + _PIECE], progress_callback=late)
     except ValueError:
-        return {}
-    if tree.root_node.has_error and _has_oversized_error_node(tree):
-        return {}
-    return QueryCursor(query).captures(tree.root_node)
+        return None
+
+
+def find_first_syntax_error(source: bytes, language: str) -> int | None:
+    """Return the 1-based line of the first error that tree-sitter finds; None: there is none, or no grammar for it."""
+    if language not in grammar_modules() or not is_parser_installed():
+        return None
+    tree = _parse_source(_load_grammar(language)[0], source)
+    if tree is None or not tree.root_node.has_error:
+        return None
+    node = tree.root_node
+    while below := next((child for child in node.children if child.has_error), None):
+        node = below
+    return node.start_point.row + 1
 
 
 def _has_oversized_error_node(tree: "Tree") -> bool:

@@ -9,9 +9,10 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from interlock.state.file_names import quote_name
 from interlock.state.messages import DataPart
 from interlock.state.text import replace_surrogates
 from interlock.state.workspace import NO_CONVENTIONS, FileConventions
@@ -55,7 +56,7 @@ class TextFile:
         """The text with LF line endings: what models read and match against."""
         plain = self.raw.replace("\r\n", "\n")
         plain = plain.replace("\r", "\n") if self.newline == "\r" else plain
-        return _hide_escaped_bytes(plain) if self.encoding.errors == "surrogateescape" else plain
+        return hide_escaped_bytes(plain) if self.encoding.errors == "surrogateescape" else plain
 
     @cached_property
     def newline(self) -> str:
@@ -154,7 +155,7 @@ class TextFile:
         if self.encoding.errors != "surrogateescape":
             return new
         new = replace_surrogates(new)
-        shown = _hide_escaped_bytes(old)
+        shown = hide_escaped_bytes(old)
         if shown.count(_PLACEHOLDER) == new.count(_PLACEHOLDER):
             kept = (one for one, sign in zip(old, shown, strict=True) if sign == _PLACEHOLDER)
             return "".join(next(kept) if sign == _PLACEHOLDER else sign for sign in new)
@@ -165,7 +166,8 @@ class TextFile:
 _ESCAPED = dict.fromkeys(range(0xDC80, 0xDD00), _PLACEHOLDER)
 
 
-def _hide_escaped_bytes(raw: str) -> str:
+def hide_escaped_bytes(raw: str) -> str:
+    """Return a text with U+FFFD for each byte that isn't UTF-8."""
     return raw.translate(_ESCAPED)
 
 
@@ -238,6 +240,14 @@ def decode_text_file(
         return None
     body = data[len(found.mark) :]
     return TextFile(found.raw, found.encoding, found.mark, body, name, conventions.line_end)
+
+
+def decode_text_start(data: bytes, conventions: FileConventions, name: str) -> TextFile | None:
+    """Decode the first bytes of a longer file, whose last character may be cut in two; None: not text."""
+    whole_lines = data[: data.rfind(b"\n") + 1] or data
+    is_wide = b"\0" in data
+    found = decode_text_file(data[: len(data) - len(data) % 4] if is_wide else whole_lines, conventions, name)
+    return found and replace(found, raw=data[len(found.mark) :].decode(found.encoding.codec, "replace"))
 
 
 def encoding_label(encoding: Encoding) -> str:
@@ -342,7 +352,9 @@ def binary_file_notice(display_path: str, size: int) -> str:
         mime.partition("/")[0], "binary"
     )
     known = f" ({mime})" if mime else ""
-    return f"[{display_path!r} is {kind}{known} of {size} bytes; its content can't be shown as text.]"
+    return (
+        f"[{quote_name(display_path)} is {kind}{known} of {size} bytes; its content can't be shown as text.]"
+    )
 
 
 LARGEST_MEDIA = 10 * 1024 * 1024
@@ -373,11 +385,11 @@ def to_media_part_or_notice(display_path: str, data: bytes) -> DataPart | str | 
         if not _is_picture_or_pdf_name(display_path):
             return None
         return (
-            f"[{display_path!r} is named like a picture or PDF, but its bytes are none that models take "
+            f"[{quote_name(display_path)} is named like a picture or PDF, but its bytes are none that models take "
             "(PNG, JPEG, GIF, WebP, HEIC, PDF); it isn't shown.]"
         )
     if len(data) > LARGEST_MEDIA:
-        has = f"{display_path!r} has {len(data)} bytes"
+        has = f"{quote_name(display_path)} has {len(data)} bytes"
         return f"[{has}, more than the {LARGEST_MEDIA} that can be shown; make it smaller.]"
     kind = "image" if mime.startswith("image/") else "file"
     return DataPart(type=kind, mime_type=mime, data=base64.b64encode(data).decode())
@@ -386,4 +398,4 @@ def to_media_part_or_notice(display_path: str, data: bytes) -> DataPart | str | 
 def media_placeholder(display_path: str, part: DataPart, size: int) -> str:
     """Return text in place of the part, for people and for models that can't see it."""
     kind = "picture" if part.type == "image" else "PDF"
-    return f"[{display_path!r}: {kind} ({part.mime_type}, {size} bytes), shown beside this text.]"
+    return f"[{quote_name(display_path)}: {kind} ({part.mime_type}, {size} bytes), shown beside this text.]"

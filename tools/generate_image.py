@@ -9,7 +9,7 @@ from pathlib import PurePath
 from pydantic import Field, field_validator
 
 from interlock.state.calls import FileState, Preview, ToolError
-from interlock.state.file_names import format_file_name
+from interlock.state.file_names import format_file_name, quote_name
 from interlock.state.messages import DataPart, Message, TextPart
 from interlock.state.tooling import Args, FileChange, Tool, ToolContext
 from interlock.tools.file_content import to_media_part_or_notice
@@ -59,7 +59,7 @@ async def generate_and_plan_image(
         raise ToolError("no_picture", f"The model made {made}, not {wanted}; name the file accordingly.")
     data = base64.b64decode(pictures[0].data or "")
     return target.to_file_change(
-        data, f"Made the picture {target.display_path!r} ({made}, {len(data)} bytes)."
+        data, f"Made the picture {quote_name(target.display_path)} ({made}, {len(data)} bytes)."
     )
 
 
@@ -70,7 +70,8 @@ def _build_image_request(args: GenerateImageArgs, context: ToolContext) -> Messa
     part = to_media_part_or_notice(args.image, read_file_bytes(context.workspace, path))
     if not isinstance(part, DataPart) or part.type != "image":
         raise ToolError(
-            "not_a_picture", f"{args.image!r} isn't a picture that models accept (PNG, JPEG, GIF, WebP)."
+            "not_a_picture",
+            f"{quote_name(args.image)} isn't a picture that models accept (PNG, JPEG, GIF, WebP).",
         )
     return Message(role="user", content=(TextPart(text=args.prompt), part))
 
@@ -81,9 +82,10 @@ async def preview_image_generation(args: GenerateImageArgs, context: ToolContext
     target.refuse_unseen_overwrite(b"")
     await asyncio.to_thread(_build_image_request, args, context)
     before = None if target.before is None else hashlib.sha256(target.before).hexdigest()
-    begin = f", from {args.image!r}" if args.image else ""
+    begin = f", from {quote_name(args.image)}" if args.image else ""
     what = (
-        f"{'replace' if before else 'create'} {target.display_path!r} with a picture made by a model{begin}:"
+        f"{'replace' if before else 'create'} {quote_name(target.display_path)} with a picture made by a "
+        f"model{begin}:"
     )
     state = FileState(path=format_file_name(str(target.path)), sha256=before, on_disk=before)
     return Preview(text=f"{what}\n{args.prompt}", files=(state,))

@@ -10,6 +10,7 @@ from pydantic import Field
 
 from interlock.state.calls import ToolResult
 from interlock.state.deps import StopFlag, run_in_thread
+from interlock.state.file_names import quote_name
 from interlock.state.text import format_count, replace_surrogates
 from interlock.state.tooling import Args, Tool, ToolContext
 from interlock.state.workspace import Workspace
@@ -151,7 +152,7 @@ def _select_lines_and_count_matches(
 def _format_result(
     args: GrepSearchArgs, lines: Sequence[Line], has_more: bool, context: ToolContext
 ) -> ToolResult:
-    where = "" if args.dir_path == "." else f" in {args.dir_path!r}"
+    where = "" if args.dir_path == "." else f" in {quote_name(args.dir_path)}"
     matches = sum(line.is_match for line in lines)
     if not lines:
         text = f"No matches for {args.pattern!r}{where}. Ignored and binary files aren't searched."

@@ -7,6 +7,7 @@ from pydantic import Field
 
 from interlock.state.calls import ToolError, ToolResult
 from interlock.state.deps import StopFlag, run_in_thread
+from interlock.state.file_names import quote_name
 from interlock.state.text import format_count, replace_surrogates
 from interlock.state.tooling import Args, Tool, ToolContext
 from interlock.state.workspace import PathRefused, Workspace
@@ -56,7 +57,8 @@ def _list_definitions(stop: StopFlag, path: str, workspace: Workspace) -> ToolRe
             known = ", ".join(sorted(grammar_modules()))
             raise ToolError(
                 "unknown_language",
-                f"{workspace.display_path(start)!r} is in no language whose definitions are known ({known}); read it.",
+                f"{quote_name(workspace.display_path(start))} is in no language whose definitions are known "
+                f"({known}); read it.",
             )
         return _format_result(
             [*_format_definitions(workspace, start, language, read_file_bytes(workspace, start))], 0

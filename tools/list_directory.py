@@ -9,6 +9,7 @@ from pydantic import Field
 
 from interlock.state.calls import ToolError, ToolResult
 from interlock.state.deps import StopFlag, run_in_thread
+from interlock.state.file_names import quote_name
 from interlock.state.text import format_count, replace_surrogates
 from interlock.state.tooling import Args, Tool, ToolContext
 from interlock.state.workspace import PathRefused, Workspace
@@ -114,7 +115,7 @@ def _format_size(entry: os.DirEntry[str]) -> str:
 
 
 def _format_entries(display_path: str, lines: list[str], total: int, ignored: int) -> ToolResult:
-    where = "the workspace" if display_path == "." else repr(display_path)
+    where = "the workspace" if display_path == "." else quote_name(display_path)
     if not lines:
         text = f"{where[0].upper() + where[1:]} is empty." if not ignored else f"Nothing to show in {where}."
     else:
@@ -163,7 +164,7 @@ def _list_recursively(stop: StopFlag, path: str, workspace: Workspace) -> ToolRe
     start = resolve_directory(workspace, path)
     entries = _relative_names_by_depth(start, workspace.list_files(start, stop=stop.raise_if_stopped))
     shown = workspace.display_path(start)
-    where = "the workspace" if shown == "." else repr(shown)
+    where = "the workspace" if shown == "." else quote_name(shown)
     count = format_count(len(entries), "entry", "entries")
     lines = [f"{count} below {where}, ignored ones left out:", *entries[:_MOST_BELOW]]
     if len(entries) > _MOST_BELOW:
@@ -224,7 +225,8 @@ def _find_files(stop: StopFlag, args: GlobArgs, workspace: Workspace) -> ToolRes
     pattern = _make_pattern_relative(args.pattern, start, workspace)
     if pattern is None:
         raise ToolError(
-            "path_refused", f"{args.pattern!r} leads outside {args.dir_path!r}; set dir_path instead."
+            "path_refused",
+            f"{quote_name(args.pattern)} leads outside {quote_name(args.dir_path)}; set dir_path instead.",
         )
     files = workspace.list_files(
         start, include_ignored=not args.respect_git_ignore, stop=stop.raise_if_stopped
@@ -250,10 +252,10 @@ def _make_pattern_relative(pattern: str, start: Path, workspace: Workspace) -> s
 
 def _format_found_files(pattern: str, files: list[str]) -> ToolResult:
     if not files:
-        text = f"No file matches {pattern!r}. Ignored files aren't searched; '**/' searches all directories."
+        text = f"No file matches {quote_name(pattern)}. Ignored files aren't searched; '**/' searches all directories."
         return ToolResult(status="success", content=text, meta={"summary": "no files"})
     count = format_count(len(files), "file")
-    lines = [f"{count} for {pattern!r}:", *files[:_MOST_FILES]]
+    lines = [f"{count} for {quote_name(pattern)}:", *files[:_MOST_FILES]]
     if len(files) > _MOST_FILES:
         lines.append(f"… {len(files) - _MOST_FILES} more aren't shown; narrow the pattern or dir_path.")
     return ToolResult(status="success", content="\n".join(lines), meta={"summary": count})

@@ -1,6 +1,7 @@
 """new_problems: what an edit broke in a file, found by parsing the file before and after: nothing is executed.
 
-A file that had a problem before is never blamed on the edit. Python, JSON, TOML and YAML are parsed.
+A file that had a problem before is never blamed on the edit. Python, JSON, TOML and YAML are parsed exactly, other
+languages by tree-sitter.
 """
 
 import json
@@ -11,6 +12,10 @@ from collections.abc import Callable, Mapping
 from pathlib import PurePath
 from typing import Any
 
+from interlock.tools.code_definitions import detect_language, find_first_syntax_error
+
+_MACROS = frozenset({"c", "cpp"})
+"""Their macros are no syntax that a parser knows."""
 _LARGEST = 64_000
 """Bytes; parsing more of it, before and after, could take longer than a second."""
 
@@ -25,6 +30,19 @@ def describe_new_problem(path: str, before: bytes | None, after: bytes) -> str:
     if before and before.strip() and (len(before) > _LARGEST or _find_problem(find, before)):
         return ""
     return f"The file doesn't parse now: {problem}"
+
+
+def describe_new_syntax_error(path: str, before: bytes | None, after: bytes) -> str:
+    """Return a line as `describe_new_problem`, for languages that only tree-sitter reads (the extra `code`)."""
+    language = detect_language(path)
+    if language is None or language in _MACROS or PurePath(path).suffix.lower() in _FINDERS:
+        return ""
+    if max(len(before or b""), len(after)) > _LARGEST:
+        return ""
+    line = find_first_syntax_error(after, language)
+    if line is None or (before and find_first_syntax_error(before, language)):
+        return ""
+    return f"The file doesn't parse now: line {line} (as tree-sitter reads it)."
 
 
 def _find_problem(find: Callable[[bytes], str | None], data: bytes) -> str | None:

@@ -11,7 +11,7 @@ from pydantic import Field, JsonValue, model_validator
 
 from interlock.state.calls import ToolError, ToolResult
 from interlock.state.deps import StopFlag, run_in_thread
-from interlock.state.file_names import parse_file_name
+from interlock.state.file_names import parse_file_name, quote_name
 from interlock.state.seen import How, SeenFile
 from interlock.state.text import format_count, join_up_to, replace_surrogates
 from interlock.state.tooling import Args, FilePath, Tool, ToolContext
@@ -81,7 +81,9 @@ def _read_file(args: ReadFileArgs, workspace: Workspace) -> ToolResult:
             status="success", content=binary_file_notice(shown, len(data)), meta={"summary": "binary"}
         )
     if not data or not file.raw:
-        return ToolResult(status="success", content=f"[{shown!r} is empty.]", meta={"summary": "empty"})
+        return ToolResult(
+            status="success", content=f"[{quote_name(shown)} is empty.]", meta={"summary": "empty"}
+        )
     # A command's whole output is kept byte by byte.
     if not any(path.is_relative_to(root) for root in workspace.roots):
         file = replace(file, raw=show_on_screen(file.raw))
@@ -94,7 +96,7 @@ def _format_text_page(args: ReadFileArgs, display_path: str, data: bytes, file: 
     if start > total:
         raise ToolError(
             "invalid_tool_params",
-            f"{display_path!r} has {format_count(total, 'line')}; start_line is {start}.",
+            f"{quote_name(display_path)} has {format_count(total, 'line')}; start_line is {start}.",
         )
     part = extract_text_page(text, start, args.end_line)
     summary = format_count(total, "line") if part.is_whole else f"lines {part.first}-{part.last} of {total}"
@@ -235,7 +237,7 @@ def _find_files_matching_pattern(
     elif has_glob_characters(pattern):
         wanted = _selections_by_folder(pattern, workspace)
     else:
-        problems.append(ToolError("file_not_found", f"No file {pattern!r}."))
+        problems.append(ToolError("file_not_found", f"No file {quote_name(pattern)}."))
         return
     found: list[tuple[Path, Path]] = []
     refusals: list[ToolError] = []
@@ -254,7 +256,7 @@ def _find_files_matching_pattern(
             refusals += [] if right else [refused]
         found += [(file, folder) for file in right]
     if not found:
-        problems += refusals or [ToolError("file_not_found", f"No file matches {pattern!r}.")]
+        problems += refusals or [ToolError("file_not_found", f"No file matches {quote_name(pattern)}.")]
     yield from found
 
 

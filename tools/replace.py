@@ -8,6 +8,7 @@ from pydantic import Field
 
 from interlock.state.calls import ToolError
 from interlock.state.deps import StopFlag, run_in_thread
+from interlock.state.file_names import quote_name
 from interlock.state.text import format_count
 from interlock.state.tooling import Args, FileChange, FilePath, Tool, ToolContext
 from interlock.tools.file_content import TextFile, line_number_at, split_lines, truncate_line
@@ -59,7 +60,7 @@ def _plan_change(
         if old:
             raise ToolError(
                 "file_not_found",
-                f"No file {target.display_path!r}. Find it with glob; to create it leave old_string empty.",
+                f"No file {quote_name(target.display_path)}. Find it with glob; to create it leave old_string empty.",
             )
         return target.to_new_file(new)
     if not old:
@@ -86,7 +87,7 @@ def _plan_edit(
     if after == target.before:
         raise ToolError("no_change", _no_change_message(target.display_path, text, found))
     changed = replace(file, raw=raw).text
-    head = f"Edited {target.display_path!r}: {format_count(len(found.spans), 'replacement')}"
+    head = f"Edited {quote_name(target.display_path)}: {format_count(len(found.spans), 'replacement')}"
     head += f" (old_string was found {found.difference})." if found.difference else "."
     made = target.to_matched_change(after, head + _changed_lines_message(changed, found.spans))
     return made.model_copy(update={"how": found.strategy_label})
@@ -95,8 +96,8 @@ def _plan_edit(
 def _no_change_message(display_path: str, text: str, found: PlacedEdit) -> str:
     if found.difference:
         line = line_number_at(text, found.spans[0].start)
-        return f"{display_path!r} has the change already: what the edit would give stands at line {line}."
-    return f"{display_path!r} would be the same as before; its final newline is always kept."
+        return f"{quote_name(display_path)} has the change already: what the edit would give stands at line {line}."
+    return f"{quote_name(display_path)} would be the same as before; its final newline is always kept."
 
 
 def _changed_lines_message(text: str, spans: Sequence[Span]) -> str:

@@ -7,6 +7,7 @@ from pathlib import PurePath
 from pydantic import Field
 
 from interlock.state.calls import ToolError
+from interlock.state.file_names import quote_name
 from interlock.state.tooling import Args, FileChange, Tool, ToolContext
 from interlock.tools.workspace_files import WriteTarget, prepare_write_target
 
@@ -28,7 +29,8 @@ async def plan_memory_change(
     names = context.settings.context.file_names
     if PurePath(args.file_path).name not in names:
         raise ToolError(
-            "invalid_tool_params", f"{args.file_path!r} isn't a memory file; expected {' or '.join(names)}."
+            "invalid_tool_params",
+            f"{quote_name(args.file_path)} isn't a memory file; expected {' or '.join(names)}.",
         )
     return _plan_fact_addition(
         await asyncio.to_thread(prepare_write_target, args.file_path, context, earlier_contents), args.fact
@@ -37,13 +39,13 @@ async def plan_memory_change(
 
 def _plan_fact_addition(target: WriteTarget, fact: str) -> FileChange:
     text = add_fact_to_text(target.file.text if target.file else "", fact)
-    added = f"Added to {target.display_path!r}. It is read when the next conversation begins."
+    added = f"Added to {quote_name(target.display_path)}. It is read when the next conversation begins."
     if target.file is None:
         return target.to_new_file(text).model_copy(update={"message": added})
     after = target.encode(target.file.convert_line_endings(text))
     if after == target.before:
         return target.to_file_change(
-            after, f"{target.display_path!r} holds this already; nothing had to be written."
+            after, f"{quote_name(target.display_path)} holds this already; nothing had to be written."
         )
     return target.to_file_change(after, added)
 

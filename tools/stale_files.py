@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
+from interlock.state.file_names import quote_name
 from interlock.state.seen import How, SeenFile, SeenFiles, UnseenTextError
 from interlock.state.workspace import FileConventions
 from interlock.tools.file_content import TextFile
@@ -57,7 +58,7 @@ class StaleFile:
     @property
     def note(self) -> str:
         """What to tell the model after an edit that was matched with what is there."""
-        path, how = repr(self.now.path), "the text was matched exactly with what is there."
+        path, how = quote_name(self.now.path), "the text was matched exactly with what is there."
         if self.why == "unread":
             return f"\nYou hadn't read {path}; {how}"
         return f"\n{path} had changed since you last saw it; {how}{self._format_changes()}"
@@ -67,7 +68,7 @@ class StaleFile:
 
     def make_match_error(self, problem: str) -> UnseenTextError:
         """Return the error of an edit that has no place in the file as it is."""
-        path = repr(self.now.path)
+        path = quote_name(self.now.path)
         if self.why == "unread":
             text = f"You haven't read {path}, so its text must match exactly. {problem}"
             return UnseenTextError("not_read", text)
@@ -77,7 +78,7 @@ class StaleFile:
 
     def make_overwrite_error(self, call_diff: str) -> UnseenTextError:
         """Return the error of a call that would write over what the model hasn't seen. The next one isn't refused."""
-        path = repr(self.now.path)
+        path = quote_name(self.now.path)
         head, kind = {
             "changed": (f"{path} changed since you last saw it", "external_change"),
             "unread": (f"{path} exists and you haven't read it", "not_read"),

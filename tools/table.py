@@ -18,8 +18,8 @@ _PARTS = {"browser.action": "browser", "codebase_search": "index"}
 
 
 def _load_installed_tools() -> dict[str, Tool]:
-    """Import every tool whose part is here. Raise `SetupError` if one isn't in NAMES."""
-    here = (name for name in _MODULES if name not in _PARTS or is_part_installed(_PARTS[name]))
+    """Import every tool whose part is here. Raise `SetupError` if a tool is in only one of NAMES and _MODULES."""
+    here = [name for name in _MODULES if name not in _PARTS or is_part_installed(_PARTS[name])]
     modules = (import_module(f"interlock.tools.{name}") for name in here)
     found = {
         tool.name: tool for module in modules for tool in vars(module).values() if isinstance(tool, Tool)
@@ -27,6 +27,10 @@ def _load_installed_tools() -> dict[str, Tool]:
     if unlisted := found.keys() - set(NAMES):
         raise SetupError(
             f"Add to NAMES in tools/__init__.py, in the order that models see: {sorted(unlisted)}."
+        )
+    if len(here) == len(_MODULES) and (missing := set(NAMES) - found.keys()):
+        raise SetupError(
+            f"Add the module of {sorted(missing)} to _MODULES in tools/table.py: NAMES in tools/__init__.py has them."
         )
     return found
 

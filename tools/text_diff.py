@@ -12,6 +12,7 @@ from interlock.state.workspace import NO_CONVENTIONS, FileConventions
 from interlock.tools.file_content import TextFile, decode_text_file, split_lines
 
 _MOST_CHARS = 100_000
+_BINARY = "Binary file"
 _CONTEXT = 3
 _SMALL = 250_000
 """Product of both texts' lengths (in pieces) up to which difflib is used; its worst case is cubic."""
@@ -92,7 +93,7 @@ def unified_diff(
     """Unified diff with the file's workspace-relative name; empty if nothing changes, cut after 100,000 characters."""
     old, new = _decode_both_for_diff(path, before, after, conventions or NO_CONVENTIONS)
     if old is None or new is None:
-        return f"Binary file {path} differs.\n"
+        return f"{_BINARY} {path} differs.\n"
     header = ["/dev/null" if before is None else f"a/{path}", f"b/{path}"]
     text = "".join(_format_hunks(header, Comparison(old, new), old, new))
     if before is None and not text:
@@ -105,17 +106,22 @@ def unified_diff(
     return text[:end] + truncated_diff_notice(len(rest), added, removed)
 
 
+def is_binary_notice(diff: str) -> bool:
+    """Return whether `unified_diff` shows nothing of a file, as it isn't text."""
+    return diff.startswith(_BINARY)
+
+
 def _decode_both_for_diff(
     path: str, before: bytes | None, after: bytes, conventions: FileConventions
 ) -> tuple[list[str] | None, list[str] | None]:
     """Return the lines of a file before and after; without one there are none; None: it isn't text."""
     old = None if before is None else decode_text_file(before, conventions, path)
-    new = None
-    if old is not None and after.startswith(old.mark):
+    new = decode_text_file(after, conventions, path)
+    is_sure = new is not None and not new.encoding.is_guess and new.encoding.errors == "strict"
+    if old is not None and not is_sure and after.startswith(old.mark):
         # An edit keeps the encoding, but a guess from the new bytes might be another one.
         with suppress(UnicodeDecodeError):
             new = replace(old, raw=old.decode(after))
-    new = new or decode_text_file(after, conventions, path)
     return [] if before is None else _diff_lines(old), _diff_lines(new)
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 from interlock.state.calls import ToolError
+from interlock.state.file_names import quote_name
 from interlock.state.text import format_count
 from interlock.state.tooling import FileChange, ToolContext
 from interlock.state.workspace import FileConventions, OpenDirEntry, PathRefused, Workspace
@@ -128,15 +129,15 @@ class WriteTarget:
         try:
             return self.file.encode(raw)
         except TextNotWritable as refusal:
-            raise ToolError(refusal.kind, f"{self.display_path!r} {refusal}") from refusal
+            raise ToolError(refusal.kind, f"{quote_name(self.display_path)} {refusal}") from refusal
 
     def to_new_file(self, text: str) -> FileChange:
         """Return the change that creates the file as its project's conventions say."""
         made = encode_new_file(text, self.conventions, self.display_path)
         if isinstance(made, str):
-            raise ToolError("not_text", f"{self.display_path!r} {made}")
+            raise ToolError("not_text", f"{quote_name(self.display_path)} {made}")
         count = format_count(len(split_lines(text)), "line")
-        message = f"Created {self.display_path!r}: {count}{made.note}."
+        message = f"Created {quote_name(self.display_path)}: {count}{made.note}."
         return self.to_file_change(made.data, message)
 
 
@@ -154,7 +155,7 @@ def prepare_write_target(
     if file and context.accepts_guess:
         file = replace(file, encoding=replace(file.encoding, is_guess=False))
     if text and before is not None and file is None:
-        raise ToolError("not_text", f"{shown!r} is binary, not text; change it with a command.")
+        raise ToolError("not_text", f"{quote_name(shown)} is binary, not text; change it with a command.")
     stale = find_stale_file(shown, before, file, None if is_own else context.seen)
     if stale and context.workspace.is_ignored(path):  # git-ignored files may be written but not read
         stale = replace(stale, may_be_read=False)
@@ -175,7 +176,10 @@ def _read_overwritable_file(path: Path, context: ToolContext) -> bytes | None:
     # The write is a rename, which only needs the directory: check the file's own mode here.
     if not (mode & _WRITABLE and os.access(path, os.W_OK)):
         shown = context.workspace.display_path(path)
-        raise ToolError("permission_denied", f"{shown!r} is write-protected; ask the user to allow writing.")
+        raise ToolError(
+            "permission_denied",
+            f"{quote_name(shown)} is write-protected; ask the user to allow writing.",
+        )
     _require_writable_directory(path.parent, context)
     return data
 
@@ -186,7 +190,8 @@ def _require_creatable(path: Path, context: ToolContext) -> None:
     if not parent.is_dir():
         shown = context.workspace.display_path(parent)
         raise ToolError(
-            "not_a_directory", f"{shown!r} is a file, so nothing can lie below it; choose another path."
+            "not_a_directory",
+            f"{quote_name(shown)} is a file, so nothing can lie below it; choose another path.",
         )
     _require_writable_directory(parent, context)
 
@@ -196,7 +201,8 @@ def _require_writable_directory(directory: Path, context: ToolContext) -> None:
     if not os.access(directory, os.W_OK | os.X_OK):
         shown = context.workspace.display_path(directory)
         raise ToolError(
-            "permission_denied", f"No permission to write in {shown!r}; ask the user to change it."
+            "permission_denied",
+            f"No permission to write in {quote_name(shown)}; ask the user to change it.",
         )
 
 
@@ -224,7 +230,8 @@ def resolve_directory(workspace: Workspace, path: str) -> Path:
         raise to_tool_error(workspace, real, error) from error
     if not stat.S_ISDIR(mode):
         raise ToolError(
-            "not_a_directory", f"{workspace.display_path(real)!r} is a file; name the directory around it."
+            "not_a_directory",
+            f"{quote_name(workspace.display_path(real))} is a file; name the directory around it.",
         )
     return real
 
@@ -251,7 +258,7 @@ def read_file_bytes(workspace: Workspace, path: Path) -> bytes:
     except OSError as error:
         raise to_tool_error(workspace, path, error) from error
     if len(data) > LARGEST:
-        has = f"{workspace.display_path(path)!r} has {max(size, len(data))} bytes"
+        has = f"{quote_name(workspace.display_path(path))} has {max(size, len(data))} bytes"
         raise ToolError(
             "too_large", f"{has}, more than the {LARGEST} that can be read; search it with grep_search."
         )
@@ -280,16 +287,24 @@ def to_tool_error(workspace: Workspace, path: Path, error: OSError) -> ToolError
     """Return the `ToolError` for a file system error."""
     shown = workspace.display_path(path)
     if isinstance(error, FileNotFoundError | NotADirectoryError):
-        return ToolError("file_not_found", f"No file {shown!r}.{_suggest_similar_names(workspace, path)}")
+        return ToolError(
+            "file_not_found", f"No file {quote_name(shown)}.{_suggest_similar_names(workspace, path)}"
+        )
     if isinstance(error, PermissionError):
-        return ToolError("permission_denied", f"No permission for {shown!r}; ask the user to change it.")
+        return ToolError(
+            "permission_denied", f"No permission for {quote_name(shown)}; ask the user to change it."
+        )
     if isinstance(error, IsADirectoryError):
-        return ToolError("is_directory", f"{shown!r} is a directory; list_directory shows what is in it.")
+        return ToolError(
+            "is_directory", f"{quote_name(shown)} is a directory; list_directory shows what is in it."
+        )
     if isinstance(error, NotAFileError):
-        return ToolError("not_a_file", f"{shown!r} is a device, pipe or socket; only files can be read.")
+        return ToolError(
+            "not_a_file", f"{quote_name(shown)} is a device, pipe or socket; only files can be read."
+        )
     if error.errno == errno.ELOOP:
         return _link_error(shown, path)
-    return ToolError("io_error", f"{shown!r} can't be used: {error.strerror or error}.")
+    return ToolError("io_error", f"{quote_name(shown)} can't be used: {error.strerror or error}.")
 
 
 def _link_error(display_path: str, path: Path) -> ToolError:
@@ -299,10 +314,12 @@ def _link_error(display_path: str, path: Path) -> ToolError:
     except OSError as error:
         if error.errno == errno.ELOOP:
             return ToolError(
-                "not_a_file", f"{display_path!r} is a symlink that leads back to itself; go on without it."
+                "not_a_file",
+                f"{quote_name(display_path)} is a symlink that leads back to itself; go on without it.",
             )
     return ToolError(
-        "external_change", f"{display_path!r} changed while it was opened: a link stands there now."
+        "external_change",
+        f"{quote_name(display_path)} changed while it was opened: a link stands there now.",
     )
 
 
@@ -312,13 +329,15 @@ def _suggest_similar_names(workspace: Workspace, path: Path) -> str:
         with workspace.open_parent_directory(path.parent) as place, open_directory(place) as directory:
             names = sorted(os.listdir(directory))  # noqa: PTH208 - by descriptor
     except (OSError, PathRefused):
-        return f" There is no directory {workspace.display_path(path.parent)!r} either; find it with glob."
+        return f" There is no directory {quote_name(workspace.display_path(path.parent))} either; find it with glob."
     near = difflib.get_close_matches(path.name, names, n=3, cutoff=0.6)
     seen = [name for name in near if not _is_ignored_or_refused(workspace, path.parent / name)]
     if not seen:
         return " Find it with glob or list_directory."
     return (
-        " Did you mean " + ", ".join(repr(workspace.display_path(path.parent / name)) for name in seen) + "?"
+        " Did you mean "
+        + ", ".join(quote_name(workspace.display_path(path.parent / name)) for name in seen)
+        + "?"
     )
 
 

@@ -10,6 +10,7 @@ from pydantic import Field
 from pydantic.json_schema import SkipJsonSchema
 
 from interlock.state.calls import ToolError
+from interlock.state.file_names import quote_name
 from interlock.state.text import format_count
 from interlock.state.tooling import Args, FileChange, FilePath, Tool, ToolContext
 from interlock.tools.file_content import TextFile, split_lines
@@ -48,8 +49,10 @@ def _plan_change(
 
 def _result_message(target: WriteTarget, after: bytes, content: str) -> str:
     if after == target.before:
-        return f"{target.display_path!r} has exactly this content already; nothing had to be written."
-    return f"Overwrote {target.display_path!r}: {format_count(len(split_lines(content)), 'line')}."
+        return (
+            f"{quote_name(target.display_path)} has exactly this content already; nothing had to be written."
+        )
+    return f"Overwrote {quote_name(target.display_path)}: {format_count(len(split_lines(content)), 'line')}."
 
 
 TOOL = Tool(
@@ -117,7 +120,8 @@ def _plan_insertion(
     if target.file is None:
         if args.line > 1:
             raise ToolError(
-                "file_not_found", f"No file {target.display_path!r}; to create it give line 0 or 1."
+                "file_not_found",
+                f"No file {quote_name(target.display_path)}; to create it give line 0 or 1.",
             )
         return target.to_new_file(new)
     at = _insertion_offset(target, file, args.line)
@@ -127,7 +131,9 @@ def _plan_insertion(
     if args.line and target.must_match_exactly:  # its lines have other numbers, or unknown ones
         target.refuse_unseen_overwrite(target.encode(raw))
     where = f"before line {args.line}" if args.line else "at its end"
-    return target.to_file_change(target.encode(raw), f"Put {what} into {target.display_path!r} {where}.")
+    return target.to_file_change(
+        target.encode(raw), f"Put {what} into {quote_name(target.display_path)} {where}."
+    )
 
 
 def _insertion_offset(target: WriteTarget, file: TextFile, line: int) -> int:
@@ -136,7 +142,7 @@ def _insertion_offset(target: WriteTarget, file: TextFile, line: int) -> int:
     if line == 0 or line == len(lines) + 1:
         return len(file.text)
     if line > len(lines):
-        has = f"{target.display_path!r} has {format_count(len(lines), 'line')}"
+        has = f"{quote_name(target.display_path)} has {format_count(len(lines), 'line')}"
         raise ToolError(
             "invalid_tool_params", f"{has}, so nothing can be put before line {line}; 0 is its end."
         )

@@ -17,6 +17,7 @@ from interlock.engine.client.decision_lines import call_status_text, format_call
 from interlock.engine.client.requests import RequestView, describe_request
 from interlock.services.files.filesystem import UnreadableError
 from interlock.state.errors import UserError
+from interlock.state.file_names import quote_name
 from interlock.state.text import format_duration, mark_invisible_characters, to_json_text, to_one_line
 from interlock.state.workspace import PathRefused
 from interlock.web.endpoints import (
@@ -172,7 +173,7 @@ def get_request_file(page: PageContext, request: Request) -> Any:
     except PathRefused as error:
         raise RefusedError(422, f"It isn't shown: {error}") from error
     except (UnreadableError, OSError) as error:
-        raise RefusedError(404, f"{path!r} can't be read: {error}.") from error
+        raise RefusedError(404, f"{quote_name(path)} can't be read: {error}.") from error
 
 
 def _is_workspace_trustworthy(client: Client, row: RunRow) -> bool:

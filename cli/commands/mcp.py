@@ -38,6 +38,11 @@ from interlock.state.errors import UserError
 _TRANSPORTS = {"stdio": "stdio", "sse": "sse", "http": "http", "streamable-http": "http"}
 
 
+_FLAGS_OF_ADD = (
+    *("--scope", "--transport", "--env", "--header"),
+    *("--timeout", "--trust", "--include-tools", "--exclude-tools"),
+)
+
 JsonFields = Mapping[str, Any]
 
 
@@ -50,6 +55,7 @@ class _McpParser(Parser):
         return args
 
     def _split_off_server_arguments(self, arguments: list[str]) -> tuple[list[str], list[str]]:
+        """Return ours and the server's. What stands behind an address is ours: the server takes no arguments."""
         words, skip = 0, False
         for at, one in enumerate(arguments):
             if skip:
@@ -60,9 +66,22 @@ class _McpParser(Parser):
                 skip = self.flag_takes_value(one)
             else:
                 words += 1
-                if words == 3 and "add" in arguments[:at]:
+                if words == 3 and "add" in arguments[:at] and not _is_address(one):
+                    self._refuse_flags_of_unclear_owner(arguments[at + 1 :])
                     return arguments[: at + 1], arguments[at + 1 :]
         return arguments, []
+
+    def _refuse_flags_of_unclear_owner(self, theirs: list[str]) -> None:
+        """Raise `UserError` for a long flag of ours behind the server's command: gemini-cli takes it as its own."""
+        if ours := next((one for one in theirs if one.partition("=")[0] in _FLAGS_OF_ADD), None):
+            raise UserError(
+                f"{ours!r} stands behind the command. If it is for Interlock, write it before the server's name; "
+                "if it is for the command, write `--` before the command."
+            )
+
+
+def _is_address(target: str) -> bool:
+    return target.startswith(("http://", "https://"))
 
 
 @declare_arguments(
@@ -197,8 +216,7 @@ def _add_server(args: Args) -> None:
 
 
 def _build_server_settings(args: Args) -> dict[str, Any]:
-    address = args.target.startswith(("http://", "https://"))
-    kind = args.transport or ("http" if address else "stdio")
+    kind = args.transport or ("http" if _is_address(args.target) else "stdio")
     if kind == "stdio":
         made: dict[str, Any] = {"command": args.target, "args": args.args}
     elif args.args:

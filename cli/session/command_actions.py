@@ -51,14 +51,14 @@ def build_choice_command(name: str) -> tuple[Run, Complete]:
     return choose_or_ask, lambda session, _: found(session)
 
 
-async def show_statistics(session: Session, _: str) -> None:
+async def show_statistics(session: Session) -> None:
     run = session.client.find_run(session.required_run)
     used = await to_thread(lambda: session.client.model_costs(run.run))
     lines = [f"run {run.run} · {run.workflow} · step {run.step}", *model_usage_lines(used)]
     session.screen.show_renderable(Text("\n".join(lines)))
 
 
-async def show_context_window(session: Session, _: str) -> None:
+async def show_context_window(session: Session) -> None:
     found = await to_thread(lambda: measure_context_window(session))
     of = f" of {found.size:,}" if found.size else ""
     lines = [f"{found.used_tokens:,}{of} tokens, estimated · {found.model}"]
@@ -95,7 +95,7 @@ async def run_auth_command(session: Session, arguments: str) -> None:
         await run_and_show_interlock_command(session, "auth", typed)
 
 
-async def copy_last_answer(session: Session, _: str) -> None:
+async def copy_last_answer(session: Session) -> None:
     """Copy the last answer through the terminal (OSC 52), which works over ssh, too."""
     if is_plain_terminal_or_screen_reader():
         raise UserError("This terminal has no clipboard that a program can reach.")
@@ -186,7 +186,7 @@ async def greet_and_apply_settings(session: Session) -> None:
             )
 
 
-async def toggle_and_save_vi_keys(session: Session, _: str) -> None:
+async def toggle_and_save_vi_keys(session: Session) -> None:
     app = get_app()
     on = app.editing_mode is not EditingMode.VI
     app.editing_mode = EditingMode.VI if on else EditingMode.EMACS
@@ -248,7 +248,7 @@ def _run_to_picker_row(row: RunRow) -> Row:
     )
 
 
-async def detach_run(session: Session, _: str) -> None:
+async def detach_run(session: Session) -> None:
     """Leave the run to a worker, and end the session."""
     await session.detach_run()
     run = session.required_run

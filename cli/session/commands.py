@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -133,6 +133,19 @@ def _build_cli_command(
     return SlashCommand(usage, summary, run_and_show, complete_arguments, aliases)
 
 
+def _build_plain_command(
+    usage: str, summary: str, action: Callable[[Session], Awaitable[None] | None], aliases: str = ""
+) -> SlashCommand:
+    """A command that takes no argument: what another agent takes there isn't passed over silently."""
+
+    def run(session: Session, arguments: str) -> Awaitable[None] | None:
+        if arguments.strip():
+            raise UserError(f"/{usage} takes no argument, and {arguments.strip()!r} was given.")
+        return action(session)
+
+    return SlashCommand(usage, summary, run, aliases=aliases)
+
+
 _CONVERSING = ("main", "plan", "task", "init")
 """Workflows that have shown what they say."""
 
@@ -210,16 +223,16 @@ _LISTED = (
         "Turn loop detection on or off for this conversation",
         *build_choice_command("loops"),
     ),
-    SlashCommand(
+    _build_plain_command(
         "compress",
         "Compress the conversation into a summary",
-        lambda session, _: travel.compress_conversation(session),
+        travel.compress_conversation,
         aliases="compact summarize",
     ),
-    SlashCommand(
+    _build_plain_command(
         "clear",
         "Start a new conversation; /resume returns to this one",
-        lambda session, _: travel.start_new_conversation(session),
+        travel.start_new_conversation,
         aliases="new reset",
     ),
     SlashCommand(
@@ -253,10 +266,10 @@ _LISTED = (
         "show [--calls]", "Show path, calls, tokens and decisions of this run", _default_to_current_run
     ),
     _build_cli_command("history [--all]", "List the steps of this run", _default_to_current_run),
-    SlashCommand(
+    _build_plain_command(
         "context", "Show what fills the context window, by source", command_actions.show_context_window
     ),
-    SlashCommand(
+    _build_plain_command(
         "stats",
         "Show tokens, requests and cost, by model",
         command_actions.show_statistics,
@@ -272,7 +285,7 @@ _LISTED = (
         command_actions.run_auth_command,
         command_actions.complete_auth_words,
     ),
-    SlashCommand("copy", "Copy the last answer to the clipboard", command_actions.copy_last_answer),
+    _build_plain_command("copy", "Copy the last answer to the clipboard", command_actions.copy_last_answer),
     _build_cli_command("approvals [RUN]", "List open requests, across all runs"),
     _build_cli_command(
         "worktrees [merge|remove NAME]",
@@ -313,16 +326,14 @@ _LISTED = (
     ),
     _build_cli_command("doctor", "Check this machine, the settings and the store"),
     SlashCommand("theme [NAME]", "Show or choose the colours", *build_choice_command("theme")),
-    SlashCommand("vim", "Turn vi keys on or off", command_actions.toggle_and_save_vi_keys),
-    SlashCommand(
-        "detach",
-        "Leave the session; a worker goes on with the run",
-        command_actions.detach_run,
+    _build_plain_command("vim", "Turn vi keys on or off", command_actions.toggle_and_save_vi_keys),
+    _build_plain_command(
+        "detach", "Leave the session; a worker goes on with the run", command_actions.detach_run
     ),
-    SlashCommand(
+    _build_plain_command(
         "quit",
         "Leave the session; the run can be resumed",
-        lambda session, _: session.leave_session(),
+        lambda session: session.leave_session(),
         aliases="exit q",
     ),
 )
@@ -393,11 +404,11 @@ def resolve_slash_command(session: Session, name: str) -> SlashCommand:
         return there[other]
     if problem := session.extensions.get_extensions().problems.get(name):
         raise UserError(f"Command '/{name}' can't be used: {problem}")
+    if theirs := SLASH_COMMANDS.get(name):
+        raise UserError(f"No command '/{name}'. {theirs}.")
     begun = [n for n in there if n.startswith(name)] if name else []
     if len(begun) == 1:
         return there[begun[0]]
-    if theirs := SLASH_COMMANDS.get(name):
-        raise UserError(f"No command '/{name}'. {theirs}.")
     hint = (
         f" It could be {', '.join(f'/{n}' for n in begun)}."
         if begun

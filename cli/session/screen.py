@@ -22,7 +22,7 @@ from interlock.cli.session.markdown_layout import (
 from interlock.cli.session.session_wording import reword_for_session
 from interlock.cli.session.terminal_output import PainterFirstLock
 from interlock.cli.session.theme import Theme
-from interlock.engine.client.event_lines import event_notice_line
+from interlock.engine.client.event_lines import event_notice_line, failure_diff
 from interlock.state.events import (
     AgentEnd,
     AgentStart,
@@ -360,8 +360,9 @@ class Screen:
         if event.agent and well and not event.diff and not (printed and printed.lines):
             return  # a sub-agent's exploring belongs to its own line
         self._append_block(blocks.call_result_lines(event, printed, self.width), "line")
-        if event.diff and hash(event.diff) not in self._previewed:
-            self._append_block(blocks.diff_lines(event.diff, self.width), "line")
+        diff = event.diff or failure_diff(event)
+        if diff and hash(diff) not in self._previewed:
+            self._append_block(blocks.diff_lines(diff, self.width), "line")
 
     def _replace_todos(self, event: ToolResultEvent, todos: Sequence[blocks.Todo]) -> None:
         if event.agent:

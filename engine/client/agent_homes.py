@@ -34,7 +34,7 @@ SYNONYMS = {
     "roocode": "roo",
 }
 _EDITORS = ("Code", "Code - Insiders", "VSCodium", "Cursor", "Windsurf", "Trae", "Kiro")
-_ROO_STORAGE = Path("globalStorage/rooveterinaryinc.roo-cline/settings")
+_ROO_STORAGE = Path("globalStorage/rooveterinaryinc.roo-cline")
 
 
 class AgentHome(NamedTuple):
@@ -53,11 +53,14 @@ class AgentHome(NamedTuple):
     modes: tuple[Path, ...] = ()
     settings: tuple[Path, ...] = ()
     """Files whose other keys are named."""
+    storages: tuple[Path, ...] = ()
+    """Folders of its conversations that aren't in its own."""
 
     @property
     def is_there(self) -> bool:
         files = (*self.memory, *(file for file, _ in self.servers), *self.modes)
-        return self.folder.is_dir() or any(file.is_file() for file in files)
+        folders = (self.folder, *self.storages)
+        return any(folder.is_dir() for folder in folders) or any(file.is_file() for file in files)
 
 
 def find_agent_home(agent: str, home: Path, env: Mapping[str, str]) -> AgentHome:
@@ -65,7 +68,7 @@ def find_agent_home(agent: str, home: Path, env: Mapping[str, str]) -> AgentHome
     return _FINDERS[agent](home, env)
 
 
-def _claude(home: Path, env: Mapping[str, str]) -> AgentHome:
+def _find_claude_home(home: Path, env: Mapping[str, str]) -> AgentHome:
     moved = env.get("CLAUDE_CONFIG_DIR")
     folder = Path(moved).expanduser() if moved else home / ".claude"
     state = (folder if moved else home) / ".claude.json"
@@ -75,7 +78,7 @@ def _claude(home: Path, env: Mapping[str, str]) -> AgentHome:
     return AgentHome("claude", folder, (".claude",), memory, ((state, CLAUDE),), permissions, settings=own)
 
 
-def _codex(home: Path, env: Mapping[str, str]) -> AgentHome:
+def _find_codex_home(home: Path, env: Mapping[str, str]) -> AgentHome:
     folder = Path(env.get("CODEX_HOME") or home / ".codex").expanduser()
     memory = next((file for n in ("AGENTS.override.md", "AGENTS.md") if _has_text(file := folder / n)), None)
     rules = tuple((file, read_codex_rules) for file in sorted((folder / "rules").glob("*.rules")))
@@ -86,26 +89,43 @@ def _codex(home: Path, env: Mapping[str, str]) -> AgentHome:
     )
 
 
-def _gemini(home: Path, _env: Mapping[str, str]) -> AgentHome:
+def _find_gemini_home(home: Path, _env: Mapping[str, str]) -> AgentHome:
     return AgentHome("gemini", home / ".gemini", (".gemini", ".agents"))
 
 
-def _opencode(home: Path, env: Mapping[str, str]) -> AgentHome:
+def _find_opencode_home(home: Path, env: Mapping[str, str]) -> AgentHome:
     folder = Path(env.get("XDG_CONFIG_HOME") or home / ".config").expanduser() / "opencode"
     own = tuple(folder / name for name in ("opencode.json", "opencode.jsonc"))
     permissions = tuple((file, _read_opencode_config) for file in own)
     servers = tuple((file, OPENCODE) for file in own)
     below = (".config/opencode", ".agents")
-    return AgentHome("opencode", folder, below, (folder / "AGENTS.md",), servers, permissions, settings=own)
+    memory, data = (folder / "AGENTS.md",), (find_opencode_data(home, env),)
+    return AgentHome("opencode", folder, below, memory, servers, permissions, settings=own, storages=data)
 
 
-def _roo(home: Path, env: Mapping[str, str]) -> AgentHome:
+def find_opencode_data(home: Path, env: Mapping[str, str]) -> Path:
+    """Return the folder in which opencode keeps its data."""
+    return Path(env.get("XDG_DATA_HOME") or home / ".local/share").expanduser() / "opencode"
+
+
+def list_editor_folders(home: Path, env: Mapping[str, str]) -> list[Path]:
+    """Return the folders in which editors that run Roo Code keep a user's files, also those that aren't there."""
     config = Path(env.get("XDG_CONFIG_HOME") or home / ".config").expanduser()
     users = [config / name / "User" for name in _EDITORS]
     users += [home / "Library/Application Support" / name / "User" for name in _EDITORS]
     users += [home / name / "data/User" for name in (".vscode-server", ".cursor-server", ".windsurf-server")]
-    users.append(home / ".local/share/code-server/User")
-    storages = [user / _ROO_STORAGE for user in users]
+    return [*users, home / ".local/share/code-server/User"]
+
+
+def list_roo_storages(home: Path, env: Mapping[str, str]) -> list[Path]:
+    """Return the folders in which Roo Code, in an editor or a terminal, keeps tasks and settings, as above."""
+    editors = [user / _ROO_STORAGE for user in list_editor_folders(home, env)]
+    return [*editors, home / ".vscode-mock/global-storage"]
+
+
+def _find_roo_home(home: Path, env: Mapping[str, str]) -> AgentHome:
+    users = list_editor_folders(home, env)
+    storages = [folder / "settings" for folder in list_roo_storages(home, env)]
     return AgentHome(
         "roo",
         home / ".roo",
@@ -113,15 +133,16 @@ def _roo(home: Path, env: Mapping[str, str]) -> AgentHome:
         servers=tuple((folder / "mcp_settings.json", ROO) for folder in storages),
         permissions=tuple((user / "settings.json", _read_editor_settings) for user in users),
         modes=tuple(folder / "custom_modes.yaml" for folder in storages),
+        storages=tuple(folder.parent for folder in storages),
     )
 
 
 _FINDERS: Mapping[str, Callable[[Path, Mapping[str, str]], AgentHome]] = {
-    "claude": _claude,
-    "codex": _codex,
-    "gemini": _gemini,
-    "roo": _roo,
-    "opencode": _opencode,
+    "claude": _find_claude_home,
+    "codex": _find_codex_home,
+    "gemini": _find_gemini_home,
+    "roo": _find_roo_home,
+    "opencode": _find_opencode_home,
 }
 
 

@@ -11,8 +11,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from interlock.engine.client.agent_conversations import can_find_conversations, find_agent_conversations
-from interlock.engine.client.agent_homes import AGENTS, AgentHome, find_agent_home, iterate_other_settings
+from interlock.engine.client.agent_conversations import find_agent_conversations
+from interlock.engine.client.agent_homes import (
+    AGENTS,
+    AgentHome,
+    find_agent_home,
+    find_opencode_data,
+    iterate_other_settings,
+)
 from interlock.engine.client.folder_contents import check_and_upsert_mcp_server
 from interlock.engine.client.imported_rules import ImportedRules
 from interlock.engine.client.imported_servers import ImportedServer, read_imported_servers
@@ -35,18 +41,7 @@ _OWN = FOLDERS[-1]
 MEMORY_NAME = "AGENTS.md"
 SETTINGS = Path(_OWN) / "settings.json"
 State = Literal["new", "there", "same", "differs", "left out"]
-Kind = Literal[
-    "memory",
-    "rules",
-    "skills",
-    "commands",
-    "agents",
-    "servers",
-    "permissions",
-    "modes",
-    "settings",
-    "conversations",
-]
+Kind = AgentFileKind | Literal["modes", "settings", "conversations"]
 _READ_KINDS: tuple[AgentFileKind, ...] = ("memory", "rules", "skills", "commands", "agents")
 
 
@@ -307,9 +302,10 @@ def _plan_modes(found: AgentHome, home: Path) -> Iterator[ImportItem]:
 
 
 def _plan_conversations(agent: str, home: Path, env: Mapping[str, str], folder: Path) -> Iterator[ImportItem]:
-    if not can_find_conversations(agent):
-        why = "Interlock doesn't read them"
-        yield ImportItem("conversations", AGENTS[agent], home, "left out", note=why)
+    database = find_opencode_data(home, env) / "opencode.db"
+    if agent == "opencode" and database.exists():
+        why = "Interlock reads only conversations that earlier versions kept in files"
+        yield ImportItem("conversations", _display(database, home), database, "left out", note=why)
     for one in find_agent_conversations(agent, home, env, folder):
         target = home / _OWN / "conversations" / agent / f"{one.name}.json"
         data = f"{json.dumps({'history': one.history}, indent=1, ensure_ascii=False)}\n".encode()
@@ -342,7 +338,7 @@ def _list_read_in_place(found: AgentHome, home: Path) -> Iterator[ImportItem]:
         folders = dict.fromkeys(_top_folder(file, home, found) for file in files)
         for folder in folders:
             count = sum(_top_folder(file, home, found) == folder for file in files)
-            yield ImportItem(cast("Kind", kind), _display(folder, home), folder, "there", note=f"{count}")
+            yield ImportItem(kind, _display(folder, home), folder, "there", note=f"{count}")
     if found.folder.is_dir() and found.folder != home / found.read_below[0]:
         why = f"skills, commands and sub-agents are read from ~/{found.read_below[0]}; link it to this folder"
         yield ImportItem("skills", _display(found.folder, home), found.folder, "left out", note=why)

@@ -1,6 +1,7 @@
 """event_lines: what is said of an event, and of how a call ended, wherever it is shown."""
 
 import json
+import re
 from collections.abc import Iterator
 
 from interlock.state.events import (
@@ -43,7 +44,26 @@ def call_result_facts(event: ToolResultEvent) -> Iterator[str]:
 def _failure_reason(event: ToolResultEvent) -> str:
     if event.status == "success":
         return ""
-    return to_one_line((event.error or {}).get("message") or event.output or event.status)
+    text = _failure_text(event)
+    if diff := failure_diff(event):
+        text = _INTRODUCTION.sub("", text.partition(diff)[0])  # what follows the diff is advice to the model
+    return to_one_line(text)
+
+
+def _failure_text(event: ToolResultEvent) -> str:
+    return (event.error or {}).get("message") or event.output or event.status
+
+
+def failure_diff(event: ToolResultEvent) -> str:
+    """Return the diff in the reason why a call failed, such as that of a write over text which the model hadn't seen;
+    empty: there is none."""
+    found = None if event.status == "success" else _DIFF.search(_failure_text(event))
+    return found[0] if found else ""
+
+
+_INTRODUCTION = re.compile(r"[^.\n]*:\s*$")
+"""Of a diff: `What changed since:`."""
+_DIFF = re.compile(r"^--- .*\n\+\+\+ .*\n(?:[-+ @\\…].*\n)+", re.MULTILINE)
 
 
 def custom_event_line(event: CustomEvent) -> str:

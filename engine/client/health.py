@@ -165,8 +165,25 @@ def check_settings() -> Iterator[Finding]:
     except InterlockError as error:
         yield Finding("note", "model", str(error))
     yield _check_snapshots(root, loaded.settings)
+    yield _check_language_servers(configuration)
     yield from _check_network(env)
     yield from _check_telemetry(loaded.settings)
+
+
+def _check_language_servers(configuration: "Configuration") -> Finding:
+    from interlock.services.language_servers.table import ServerFinder, merge_server_settings
+
+    tools = configuration.loaded_settings.settings.tools
+    servers = merge_server_settings(tools.language_servers)
+    env, root = configuration.environment.values, configuration.sources.root
+    names = [one.name for one in ServerFinder(servers, [root], env.get("PATH", "")).list_installed()]
+    if not tools.diagnostics or not names:
+        off = "tools.diagnostics is off" if not tools.diagnostics else "none installed for this folder"
+        return Finding("ok", "language servers", f"{off}: edits aren't checked by any")
+    if not configuration.is_workspace_trusted:
+        why = "not started; the folder isn't trusted (interlock trust)"
+        return Finding("note", "language servers", f"{', '.join(names)}: {why}")
+    return Finding("ok", "language servers", f"{', '.join(names)}: check edits")
 
 
 def _check_snapshots(root: Path, settings: "Settings") -> Finding:

@@ -10,6 +10,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, islice, product
 from typing import Any, NamedTuple, cast
 
+from interlock.services.policy.claude_permission_syntax import (
+    parse_host,
+    parse_permission,
+    split_server_tool,
+)
 from interlock.services.secrets.redaction import Redactor, find_secret_shapes
 from interlock.state.names import OTHER_NAMES, mcp_tool_name
 
@@ -27,8 +32,6 @@ _EDITS = ("replace", "write_file")
 _READS = frozenset({"read_file", "grep_search", "glob", "list_directory", "write_todos", "read_many_files"})
 _SPECIAL = re.compile(r"[$`\\?\[\]{}~!#<>|;&()\n\r'\"]")
 """What a shell reads in another way than as text."""
-_ENTRY = re.compile(r"([^()\s]+)(?:\((.*)\))?", re.DOTALL)
-_HOST = re.compile(r"domain:([A-Za-z0-9.-]+)")
 _MOST_PREFIXES = 200
 _LONGEST_TEXT = 200
 
@@ -56,7 +59,7 @@ class ImportedRules(NamedTuple):
         return "\n".join(lines) + "\n"
 
 
-class _Collector:
+class _RuleCollector:
     def __init__(self) -> None:
         self.found = ImportedRules([], [])
 
@@ -97,16 +100,15 @@ class _Collector:
 
 def read_claude_permissions(table: Mapping[str, Any]) -> ImportedRules:
     """Return Claude Code's `permissions` as rules."""
-    made = _Collector()
+    made = _RuleCollector()
     for kind in ("deny", "ask", "allow"):
         entries = cast("list[object]", table.get(kind)) if isinstance(table.get(kind), list) else []
         for entry in entries:
-            found = _ENTRY.fullmatch(entry.strip()) if isinstance(entry, str) else None
+            found = parse_permission(entry)
             if found is None:
                 made.leave_out(f"{kind} {entry}", "it is no rule of Claude Code's")
             else:
-                inner = "" if (found[2] or "").strip() in ("*", "**", ":*") else (found[2] or "").strip()
-                _add_claude_entry(made, f"{kind} {entry}", _DECISIONS[kind], found[1], inner)
+                _add_claude_entry(made, f"{kind} {entry}", _DECISIONS[kind], found.tool, found.scope)
     if mode := table.get("defaultMode"):
         made.leave_out(f"defaultMode {mode}", "choose it for a run: --approval-mode")
     if table.get("additionalDirectories"):
@@ -116,13 +118,13 @@ def read_claude_permissions(table: Mapping[str, Any]) -> ImportedRules:
     return made.found
 
 
-def _add_claude_entry(made: _Collector, text: str, decision: str, tool: str, inner: str) -> None:
+def _add_claude_entry(made: _RuleCollector, text: str, decision: str, tool: str, inner: str) -> None:
     allows = decision == "allow"
     ours = OTHER_NAMES.get(tool)
     if tool == "Bash":
         return made.add_command(text, decision, inner or "*")
-    if tool.startswith("mcp__"):
-        server, _, name = tool.removeprefix("mcp__").partition("__")
+    if server_tool := split_server_tool(tool):
+        server, name = server_tool
         if not server or "*" in server or ("*" in name and name != "*"):
             return made.leave_out(text, "a rule names one server, and one of its tools or all")
         which = "*" if name in ("", "*") else mcp_tool_name(server, name)
@@ -142,14 +144,14 @@ def _add_claude_entry(made: _Collector, text: str, decision: str, tool: str, inn
         return made.leave_out(text, "a rule names one file; keep files from tools with an ignore file")
     if not inner:
         return made.add(text, decision, ours)
-    if ours == "web_fetch" and (host := _HOST.fullmatch(inner)):
-        return made.add(text, decision, ours, host=host[1].lower())
+    if ours == "web_fetch" and (host := parse_host(inner)) and "*" not in host:
+        return made.add(text, decision, ours, host=host)
     return made.leave_out(text, "no rule says what narrows this tool")
 
 
 def read_codex_rules(text: str) -> ImportedRules:
     """Return the `prefix_rule(…)` of one of Codex's files as rules. Raises `ValueError` if it can't be read."""
-    made = _Collector()
+    made = _RuleCollector()
     try:
         body = ast.parse(text).body  # Starlark's calls are Python's
     except (SyntaxError, RecursionError, MemoryError) as error:
@@ -194,7 +196,7 @@ _OPENCODE_TOOLS: Mapping[str, str | tuple[str, ...]] = {
 
 def read_opencode_permissions(permission: object) -> ImportedRules:
     """Return opencode's `permission` as rules: of a table of patterns, the last that matches counts there."""
-    made = _Collector()
+    made = _RuleCollector()
     table = cast("dict[str, Any]", permission if isinstance(permission, dict) else {"*": permission})
     for key, value in table.items():
         tools = _OPENCODE_TOOLS.get(key)
@@ -223,7 +225,7 @@ def read_opencode_permissions(permission: object) -> ImportedRules:
     return made.found
 
 
-def _add_opencode_command(made: _Collector, text: str, decision: str, pattern: str, place: int) -> None:
+def _add_opencode_command(made: _RuleCollector, text: str, decision: str, pattern: str, place: int) -> None:
     before = len(made.found.rules)
     # There, `git *` is also `git` alone, and `git*` any word that begins so.
     made.add_command(text, decision, pattern)
@@ -233,9 +235,9 @@ def _add_opencode_command(made: _Collector, text: str, decision: str, pattern: s
 
 def read_roo_commands(settings: Mapping[str, Any]) -> ImportedRules:
     """Return the commands that VS Code's settings let Roo Code run, or keep from it, as rules."""
-    made = _Collector()
+    made = _RuleCollector()
     for key, decision in (("roo-cline.deniedCommands", "deny"), ("roo-cline.allowedCommands", "allow")):
-        for prefix in _strings(settings.get(key)):
+        for prefix in _iterate_strings(settings.get(key)):
             made.add_command(f"{key} {prefix}", decision, f"{prefix} *" if prefix != "*" else "*")
     return made.found
 
@@ -244,6 +246,6 @@ def _to_list(value: object) -> list[object]:
     return cast("list[object]", value) if isinstance(value, list) else [value]
 
 
-def _strings(value: object) -> Iterator[str]:
+def _iterate_strings(value: object) -> Iterator[str]:
     if isinstance(value, list):
         yield from (one for one in cast("list[object]", value) if isinstance(one, str) and one.strip())

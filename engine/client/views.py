@@ -1,9 +1,9 @@
 """views: everything that a front end looks at, as the typed rows that `--json` prints. Imports neither LangGraph nor
 pydantic until the content of messages or files is asked for."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from interlock.engine import read
 from interlock.engine.client.decision_lines import format_decision
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from interlock.engine.read.lifecycles import Lifecycle
     from interlock.engine.read.run_path import Marks, RunPath
     from interlock.engine.store import retention
+    from interlock.engine.store.snapshots import Snapshot
     from interlock.engine.store.statistics import By
     from interlock.engine.store.statistics import Sums as Sums
     from interlock.engine.workflows import ListedWorkflow
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
     from interlock.state.events import Event
     from interlock.state.messages import Message
     from interlock.state.settings import Settings
+
+_T = TypeVar("_T")
 
 
 def load_folder_settings(folder: Path) -> "Settings":
@@ -358,7 +361,9 @@ class Views:
             return kept
         if not Path(row.workspace).is_dir():
             raise UserError(f"Run {row.run!r} has no patch: it isn't done, or changed nothing.")
-        return self.diff_files(row.run).encode(errors="surrogateescape")
+        from interlock.engine.run_files import make_patch_of_calls
+
+        return self._read_changes_of_calls(row, make_patch_of_calls) or b""
 
     def diff_files(self, run: str, call: str | None = None, until_step: int | None = None) -> str:
         """What a run's conversation, or one call, changed in the workspace's files, as git shows it.
@@ -366,24 +371,34 @@ class Views:
         A fork in the same folder has the changes up to its fork, too. `until_step`: only what was done by that root
         step; empty if that is nothing. Raises `UserError`.
         """
+        from interlock.engine.run_files import diff_calls
+
+        return self._read_changes_of_calls(self.find_run(run), diff_calls, call, until_step) or ""
+
+    def _read_changes_of_calls(
+        self,
+        row: RunRow,
+        look: "Callable[[Path, RunRow, list[Snapshot]], _T]",
+        call: str | None = None,
+        until_step: int | None = None,
+    ) -> _T | None:
+        """Return what `look` makes of the calls that `diff_files` means; None: there are none by that step."""
         from interlock.engine.run_files import (
-            diff_calls,
             list_snapshots_if_in_place_fork,
             provide_run_with_local_files,
             require_call_snapshots,
         )
 
-        row = self.find_run(run)
         before = [] if call or until_step is not None else list_snapshots_if_in_place_fork(self.home, row)
         chosen = before or require_call_snapshots(self.home, row, call)
         if until_step is not None:
             chosen = [one for one in chosen if one.after and one.root_step < until_step]
         if not chosen:
-            return ""
+            return None
         with provide_run_with_local_files(
             self.home, row, needs_workspace=not all(one.after for one in chosen)
         ) as here:
-            return diff_calls(self.home, here, chosen)
+            return look(self.home, here, chosen)
 
     def shared_folder_lines(self, rows: Sequence[RunRow]) -> list[str]:
         """A line for each folder in which several of these runs are at work."""

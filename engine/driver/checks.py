@@ -2,10 +2,10 @@
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,12 +13,16 @@ from interlock.engine.store.approvals import list_requests_and_answers_of_tool
 from interlock.engine.store.journal import Firing, HookLog
 from interlock.engine.store.runs import list_related_runs
 from interlock.engine.store.snapshots import SqlSnapshots
+from interlock.services.checks.failures import parse_failures
+from interlock.services.checks.repair_files import RepairFiles
 from interlock.services.config.settings import FLAGS
+from interlock.services.files.disk import read_file
 from interlock.services.hooks.hook_replies import HookEnvironment, HookReply, python_isolation_variables
 from interlock.services.hooks.hook_settings import Hook
 from interlock.state.checks import REQUEST, CheckEnd, TestChanges
-from interlock.state.deps import StopFlag, await_despite_cancel
+from interlock.state.deps import StopFlag, await_despite_cancel, run_in_thread
 from interlock.state.errors import RunError
+from interlock.state.repair import Suspects
 from interlock.state.tooling import ProcessEnd, Processes
 from interlock.state.workspace import PathRefused, Workspace
 
@@ -53,6 +57,52 @@ class RunChecks:
     """The model's own."""
     copies_workspace: bool
     """Views are copies: commands run in a sandbox, which has mounts of its own."""
+    timeout_s: float = _TIMEOUT_S
+
+    def for_command(self, command: str, timeout_s: float) -> "RunChecks":
+        return replace(self, command=command, timeout_s=timeout_s or _TIMEOUT_S)
+
+    def is_test_change_requested(self, task: str) -> bool:
+        return RepairFiles(self.workspace.root, self._check_table).is_test_change_requested(task)
+
+    async def find_test_command(self) -> str:
+        from interlock.services.checks.test_command import find_test_command
+
+        return await asyncio.to_thread(find_test_command, self.workspace.root)
+
+    async def find_suspects(self, end: CheckEnd, task: str) -> Suspects:
+        from interlock.services.checks.suspects import find_suspects
+
+        files = RepairFiles(self.workspace.root, self._check_table)
+        return await run_in_thread(
+            lambda stop: find_suspects(
+                files, partial(self._list_paths, stop.raise_if_stopped), self._read_code, end, task
+            )
+        )
+
+    def _list_paths(self, raise_if_stopped: Callable[[], None]) -> list[str]:
+        root = self.workspace.root
+        paths = (os.path.relpath(one, root) for one in self.workspace.list_files(root, stop=raise_if_stopped))
+        return [path for path in paths if not self._check_table.is_third_party(path)]
+
+    def _read_code(self, path: str) -> str | None:
+        """Read a file that a model may see and an edit can write back: UTF-8 without a secret."""
+        try:
+            data = read_file(self.workspace.resolve_readable(path))
+            text = data.decode("utf-8")
+        except (PathRefused, OSError, UnicodeDecodeError):
+            return None
+        return text.replace("\r\n", "\n") if self.around.redact(text) == text else None
+
+    def restore_tests(self, path: str, before: str, after: str) -> str | None:
+        from interlock.services.checks.mixed_files import InseparableError, restore_tests_in_text
+
+        if self._check_table.find_mixed_file_row(path) is None:
+            return after
+        try:
+            return restore_tests_in_text(path, before, after, self._check_table)
+        except InseparableError:
+            return None
 
     def is_test_or_settings(self, path: str) -> bool:
         if not self.command:
@@ -108,6 +158,23 @@ class RunChecks:
             lambda: self._run_check_with_original_tests(changes),
         )
 
+    async def run_check_with_files(self, key: str, files: Mapping[str, str]) -> CheckEnd:
+        return await self._run_unless_logged(key, "a correction", lambda: self._run_check_with_files(files))
+
+    async def _run_check_with_files(self, files: Mapping[str, str]) -> CheckEnd:
+        try:
+            stored = await asyncio.to_thread(lambda: [self._stored_file(*one) for one in files.items()])
+        except (PathRefused, OSError) as error:
+            return CheckEnd(how="not made", output=str(error))
+        return await self._run_check_in_view(stored)
+
+    def _stored_file(self, path: str, text: str) -> "Before":
+        """A file with another text, in the line ends and the mode that it has."""
+        real = self.workspace.resolve_writable(path)
+        if b"\r\n" in read_file(real):
+            text = text.replace("\n", "\r\n")
+        return (path, real.stat().st_mode, text.encode())
+
     async def _run_unless_logged(
         self, key: str, variant: str, run: Callable[[], Awaitable[CheckEnd]]
     ) -> CheckEnd:
@@ -140,7 +207,7 @@ class RunChecks:
         ended = await self.make_processes(copied_workspace).run(
             [*command_prefix, "bash", "-c", self.command],
             cwd=folder,
-            timeout_s=_TIMEOUT_S,
+            timeout_s=self.timeout_s,
             limit_chars=_READ_CHARS,
             env=env,
         )
@@ -154,13 +221,14 @@ class RunChecks:
     def _interpret_process_end(self, ended: ProcessEnd) -> CheckEnd:
         from interlock.services.checks.test_table import is_output_without_test_run
 
-        shown = self.around.redact(ended.output)[-_OUTPUT_CHARS:].strip()
+        whole = self.around.redact(ended.output)
+        shown = whole[-_OUTPUT_CHARS:].strip()
         if ended.how in ("not_started", "lost"):
             return CheckEnd(how="not made", output=shown)
         if ended.how != "exited":
             return CheckEnd(how="timeout", output=shown)
         if ended.exit_code != 0:
-            return CheckEnd(how="failed", output=shown)
+            return CheckEnd(how="failed", output=shown, failures=parse_failures(whole))
         return CheckEnd(
             how="no tests" if is_output_without_test_run(self._check_table, ended.output) else "passed",
             output=shown,
@@ -199,9 +267,13 @@ class RunChecks:
         return await asyncio.to_thread(lambda: [*found.files_to_restore_or_remove(changes.changes)])
 
     async def _run_check_with_original_tests(self, changes: TestChanges) -> CheckEnd:
+        return await self._run_check_in_view(
+            await self._load_original_test_files(changes) if changes.changes else []
+        )
+
+    async def _run_check_in_view(self, files: "list[Before]") -> CheckEnd:
         from interlock.services.checks.view import open_view_with_restored_files
 
-        files = await self._load_original_test_files(changes) if changes.changes else []
         root = self.workspace.root
 
         stop = StopFlag()

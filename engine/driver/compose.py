@@ -15,7 +15,7 @@ from interlock.engine.driver.hooks import RunHooks
 from interlock.engine.driver.run_config import RunConfig
 from interlock.engine.optional_rooms import require_optional_part
 from interlock.engine.store import Store
-from interlock.engine.store.approvals import SqlApprovals
+from interlock.engine.store.approvals import SqlApprovals, list_confirmed_encodings
 from interlock.engine.store.chain import SqlChain
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.journal import HookLog, SqlJournal, make_effect_journal
@@ -44,6 +44,7 @@ from interlock.tools.table import OTHERS_OF_TASK, TASK_LOOP, TOOLS, most_importa
 if TYPE_CHECKING:
     from interlock.services.checks.repair_files import RepairFiles
     from interlock.services.index import WorkspaceIndex
+    from interlock.services.language_servers.servers import LanguageServers
     from interlock.services.mcp import Keep, Servers
     from interlock.services.policy.policy import RulePolicy
     from interlock.services.snapshots.snapshots import ShadowRepository, WorkspaceSnapshots
@@ -93,9 +94,12 @@ class DriveServices:
     processes: SupervisedProcesses
     mcp: "LazyService[Servers]"
     index: "LazyService[WorkspaceIndex]"
+    language_servers: "LazyService[LanguageServers] | None"
 
     async def close(self) -> None:
         self.deps.snapshots.save_and_close()
+        if self.language_servers and self.language_servers.made:
+            await self.language_servers.made.close()
         self.processes.close()
         if self.index.made:
             await asyncio.to_thread(self.index.made.close)
@@ -136,9 +140,10 @@ def compose_services(
         lazy := LazyService(partial(_make_models, prepared, info, transcript, conn, epoch, on_refused)),
     )
     tools, approvals = _available_tools(prepared, info), SqlApprovals(conn, info.run, prepared.redact, store)
-    for confirmed in approvals.list_confirmed_encodings():
+    for confirmed in list_confirmed_encodings(conn, info.run):
         prepared.workspace.confirm_encoding(confirmed)
-    toolset = partial(_make_toolset, prepared, commands, outputs, servers, models, emit, index)
+    checkers = _make_language_servers(prepared, commands, emit)
+    toolset = partial(_make_toolset, prepared, commands, outputs, servers, models, emit, index, checkers)
     hooks = _make_hooks(prepared, info, HookLog(conn, store.outputs, info.run, epoch), approvals, of_run)
     kept = _make_snapshots(prepared, store, partial(SqlSnapshots, conn, info.run, steps, emit))
     agents = RunAgents(
@@ -189,7 +194,7 @@ def compose_services(
         modes=prepared.modes,
         emit=emit,
     )
-    return DriveServices(deps, transcript, journal, lazy, commands, servers, index)
+    return DriveServices(deps, transcript, journal, lazy, commands, servers, index, checkers)
 
 
 def _open_outputs_and_fetch_plans(
@@ -366,6 +371,7 @@ def _make_toolset(
     models: ChatModels,
     emit: Emit,
     index: "LazyService[WorkspaceIndex]",
+    checkers: "LazyService[LanguageServers] | None",
     tools: Mapping[str, Tool],
     includes_server_tool: Callable[[str], bool] = lambda _: True,
 ) -> Toolset:
@@ -385,7 +391,27 @@ def _make_toolset(
         emit=emit,
         index=index,
         brief=prepared.uses_small_prompt,
+        problem_finder=cast("LanguageServers | None", checkers),
     )
+
+
+def _make_language_servers(
+    prepared: RunConfig, processes: SupervisedProcesses, emit: Emit
+) -> "LazyService[LanguageServers] | None":
+    """Return the servers that check edits; None: the folder isn't trusted, and they execute its configuration."""
+    if not prepared.trusted or not prepared.settings.tools.diagnostics:
+        return None
+
+    def make() -> "LanguageServers":
+        from interlock.services.language_servers.servers import LanguageServers
+        from interlock.services.language_servers.table import ServerFinder, merge_server_settings
+
+        known = merge_server_settings(prepared.settings.tools.language_servers)
+        workspace = prepared.workspace
+        finder = ServerFinder(known, workspace.roots, prepared.tool_env.get("PATH", ""))
+        return LanguageServers(finder, processes=processes, display_path=workspace.display_path, emit=emit)
+
+    return LazyService(make)
 
 
 def _available_tools(prepared: RunConfig, info: RunInfo) -> dict[str, Tool]:

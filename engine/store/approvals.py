@@ -149,18 +149,6 @@ class SqlApprovals:
         with self.conn.transaction() as conn:
             conn.update("approvals", {"rule": rule.model_dump_json()}, {"run": self.run, "key": key})
 
-    def list_confirmed_encodings(self) -> list[ConfirmedEncoding]:
-        """Return the encodings that people confirmed by approving a call, oldest first."""
-        rows = self.conn.execute(
-            "select request, answer from approvals where run = $1 and answer is not null order by seq",
-            (self.run,),
-            tables=("approvals",),
-        )
-        asked = [(request, answer) for request, answer in rows if '"confirms":{' in request]
-        approved = [r for r, a in asked if Answer.model_validate_json(a).choice not in ("reject", "cancel")]
-        found = (ApprovalRequest.model_validate_json(request).confirms for request in approved)
-        return [confirmed for confirmed in found if confirmed]
-
     def accept_saved_rules(self, saved: SavedRules) -> None:
         # A separate connection: the driver's may write only its own run's rows, and the parents wait for this run.
         assert self.store is not None
@@ -170,6 +158,27 @@ class SqlApprovals:
                     rights: dict[str, Any] = read_options(conn, run).get("rights") or {}
                     if files := _updated_rule_files_if_unchanged(rights.get("files", []), saved, self.redact):
                         set_run_option(conn, run, "rights", {**rights, "files": files})
+
+
+def list_encoding_requests(conn: Connection, run: str) -> list[tuple[ApprovalRequest, Answer | None]]:
+    """Return a run's requests whose approval confirms an encoding, oldest first, with their answers."""
+    rows = conn.execute(
+        "select request, answer from approvals where run = $1 order by seq", (run,), tables=("approvals",)
+    )
+    return [
+        (ApprovalRequest.model_validate_json(request), Answer.model_validate_json(answer) if answer else None)
+        for request, answer in rows
+        if '"confirms":{' in request
+    ]
+
+
+def list_confirmed_encodings(conn: Connection, run: str) -> list[ConfirmedEncoding]:
+    """Return the encodings that people confirmed by approving a call of a run, oldest first."""
+    return [
+        request.confirms
+        for request, answer in list_encoding_requests(conn, run)
+        if request.confirms and answer and answer.choice not in ("reject", "cancel")
+    ]
 
 
 def is_run_ended_by_cancel(choices: Collection[str]) -> bool:

@@ -300,33 +300,37 @@ create table if not exists audit (
     hash text not null,               -- sha256 of the hash before and of the columns above
     mac text not null                 -- key id:HMAC of the hash
 );
+-- What a run in a clone leaves (`blobs.py`): its patch, and the commits of its own.
+create table if not exists blobs (
+    name text not null,               -- patches/RUN, commits/RUN
+    part integer not null,
+    body blob not null,
+    owner text not null,              -- the run
+    base text not null,               -- ''
+    at real not null,
+    primary key (name, part)
+) without rowid;
+create index if not exists blobs_owner on blobs (owner);
 -- What users, workflows and models may use over all workers, and what they used (`rate_limits.py`).
 create table if not exists limits (
     kind text not null,               -- user | workflow | model
     name text not null,               -- or *
     runs integer,                     -- driven at once
-    requests integer,                 -- to models, a minute
-    tokens integer,                   -- a minute
-    usd_per_day real,
-    usd_per_month real,
+    requests integer, tokens integer, -- a minute
+    usd_per_day real, usd_per_month real,
     primary key (kind, name)
 ) without rowid;
 create table if not exists limit_use (
-    kind text not null,
-    name text not null,
+    kind text not null, name text not null,
     period text not null,             -- day | month
     since integer not null,           -- unix time at which the period began
-    requests integer not null,
-    tokens integer not null,
-    usd real not null,
+    requests integer not null, tokens integer not null, usd real not null,
     primary key (kind, name, period)
 ) without rowid;
 create table if not exists limit_seconds (
-    kind text not null,
-    name text not null,
+    kind text not null, name text not null,
     since integer not null,           -- unix time at which the second began
-    requests integer not null,
-    tokens integer not null,
+    requests integer not null, tokens integer not null,
     primary key (kind, name, since)
 ) without rowid;
 -- Runs that workers start at set times (`queue.py`).
@@ -334,10 +338,7 @@ create table if not exists schedules (
     name text primary key not null,
     cron text not null,
     zone text not null,               -- time zone that the cron line counts in
-    workflow text not null,
-    title text not null,
-    workspace text not null,
-    queue text not null,
+    workflow text not null, title text not null, workspace text not null, queue text not null,
     options text not null,            -- JSON: what its runs are started with
     input text not null,              -- JSON
     run text not null default '',     -- that was started last

@@ -68,6 +68,8 @@ class Wakes(Jobs):
         at: datetime | None = None,
     ) -> None:
         if self._find_waiting(key):
+            # Whoever resumes a run that waits for a key has one now.
+            self._conn.update("wakes", {"queue": queue}, {"key": key, "begun": None, "queue": _NEEDS_KEY})
             return
         now = unix_time()
         whose = {"user_name": "", "workflow": "", "server": "", "model": ""}

@@ -37,6 +37,13 @@ class WorkerLock(NamedTuple):
     earlier: WorkerProcess | None
     """The worker before this one; None: there was none."""
 
+    def is_in_place(self, home: Path) -> bool:
+        """Return whether the lock is of the file that others look at: the folder may have been removed."""
+        try:
+            return os.path.samestat((home / _FILE).stat(), os.fstat(self.file.fileno()))
+        except OSError:
+            return False
+
 
 def find_worker(home: Path) -> WorkerProcess | None:
     """Return the worker of the store in this folder; None: none runs."""

@@ -430,7 +430,7 @@ async def _drive_replay(
             own.models().reuse_caches_of(begun[-1].models())
         begun[:] = [own]
         if own.journal.run not in records:
-            records[own.journal.run] = read_replay_record(own, hooked)
+            records[own.journal.run] = read_replay_record(home, own, hooked)
         rewired = swap.track_steps_of_services(own) if swap else end.install_stop_at_last_step(own)
         return replace_tools_and_hooks_with_record(rewired, records[own.journal.run])
 

@@ -16,6 +16,8 @@ from interlock.engine.driver.checks import SUBJECT
 from interlock.engine.driver.compose import DriveServices
 from interlock.engine.driver.delegation import RunAgents
 from interlock.engine.read import RunRow, Step
+from interlock.engine.store import open_reader
+from interlock.engine.store.approvals import list_encoding_requests
 from interlock.engine.store.chain import SqlChain
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.journal import SqlJournal
@@ -36,6 +38,7 @@ from interlock.graphs.langgraph_node import Node
 from interlock.graphs.pipeline import Pipeline
 from interlock.graphs.user_nodes import run_or_replay_node
 from interlock.prompts import hash_prompts
+from interlock.services.checks.repair_files import RepairFiles
 from interlock.services.checks.test_table import CheckTable
 from interlock.services.hooks.hook_replies import HookReply, SourcedReply, merge_replies
 from interlock.services.models.script import ScriptEntry, to_script_entry
@@ -52,12 +55,14 @@ from interlock.state.context import (
     parse_shown_trigger,
 )
 from interlock.state.deps import ContextSource
+from interlock.state.encodings import ConfirmedEncoding
 from interlock.state.errors import RunError
 from interlock.state.events import Emit
 from interlock.state.hooks import HookOutcome, InterruptedFiring
 from interlock.state.journal import JournalRow
 from interlock.state.messages import Message, TextPart, Usage
 from interlock.state.node import find_node_spec, node
+from interlock.state.repair import Suspects
 from interlock.state.run import HookEvent
 from interlock.state.seen import SeenFiles
 from interlock.state.subagent import AgentDefinition, AgentInstance
@@ -97,14 +102,23 @@ class ReplayRecord(NamedTuple):
     """Record → the note about changed files that follows it."""
     results: Mapping[str, ToolResult]
     """Of `read_results_without_intent`."""
+    confirms: Mapping[str, ConfirmedEncoding]
+    """Call → the encoding that a request about it asked to confirm."""
     hooks: "RecordedHooks"
     agents: Mapping[str, AgentDefinition]
     """Sub-agents by name, as they were when the run first started each."""
 
 
-def read_replay_record(services: DriveServices, hooked_events: str) -> ReplayRecord:
-    """Read the record. `hooked_events`: the events that had hooks."""
+def read_replay_record(home: Path, services: DriveServices, hooked_events: str) -> ReplayRecord:
+    """Read the record. `home`: the state directory of the recorded run; `hooked_events`: the events that had hooks."""
     journal = services.journal
+    with open_reader(home) as conn:
+        asked = list_encoding_requests(conn, journal.run) if conn else []
+    confirms = {
+        _call_identity(journal.read_call(request.attempt)): request.confirms
+        for request, _ in asked
+        if request.attempt and request.confirms
+    }
     hooks = RecordedHooks(hooked_events, journal.conn, journal.outputs, journal.run)
     chain = SqlChain(journal.conn).list_message_records_with_parents(journal.run)
     messages = [(parent, services.transcript.read_message(name)) for name, parent in chain]
@@ -116,7 +130,8 @@ def read_replay_record(services: DriveServices, hooked_events: str) -> ReplayRec
         if text := message.part(CHANGED):
             changed.setdefault(parent, text)
     context, agents = collect_recorded_context(messages), collect_recorded_agents(m for _, m in messages)
-    return ReplayRecord(context, undone, changed, read_results_without_intent(journal), hooks, agents)
+    results = read_results_without_intent(journal)
+    return ReplayRecord(context, undone, changed, results, confirms, hooks, agents)
 
 
 def collect_recorded_agents(messages: Iterable[Message]) -> dict[str, AgentDefinition]:
@@ -144,7 +159,8 @@ def replace_tools_and_hooks_with_record(services: DriveServices, record: ReplayR
     parts = {name: getattr(journal, name) for name in _JOURNAL}
     kept = RecordedJournal(**parts, recorded=record.undone)
     kept.seen.recorded_notes = record.changed
-    toolset, hooks = RecordedToolset(services.deps.toolset, record.results), record.hooks
+    toolset = RecordedToolset(services.deps.toolset, record.results, record.confirms)
+    hooks = record.hooks
     deps = replace(services.deps, journal=kept, toolset=toolset, hooks=hooks, snapshots=NoSnapshots())
     deps = replace(deps, checks=hooks.make_recorded_checks(services.deps.checks))
     deps = replace(deps, effects=RecordedEffects(journal.conn, journal.run, deps.effects.serde))
@@ -153,7 +169,7 @@ def replace_tools_and_hooks_with_record(services: DriveServices, record: ReplayR
         real = deps.agents.toolset
 
         def recorded(chosen: Mapping[str, Tool], counts: Callable[[str], bool]) -> Toolset:
-            return cast(Toolset, RecordedToolset(real(chosen, counts), toolset.results))
+            return cast(Toolset, RecordedToolset(real(chosen, counts), record.results, record.confirms))
 
         deps.agents.toolset = recorded
         deps.agents.definitions = {**deps.agents.definitions, **record.agents}
@@ -275,6 +291,7 @@ class RecordedToolset:
 
     inner: Toolset
     results: Mapping[str, ToolResult]
+    confirms: Mapping[str, ConfirmedEncoding]
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.inner, name)
@@ -298,7 +315,10 @@ class RecordedToolset:
             "stopped_by_hook",
         )
         problem = None if refused else str(error.get("message"))
-        return Preview(text="", problem=problem, code=str(error["type"]) if problem else "")
+        confirms = self.confirms.get(_call_identity(call))
+        return Preview(
+            text="", problem=problem, code=str(error["type"]) if problem else "", confirms=confirms
+        )
 
     async def plan_change(self, call: CallView, run: ToolRun | None = None) -> Planned | ToolResult:  # noqa: ARG002 - as Toolset
         return error_result("not_recorded", _NOT_RECORDED)
@@ -379,6 +399,24 @@ class RecordedChecks:
 
     async def find_test_changes(self) -> TestChanges:
         return TestChanges()
+
+    def for_command(self, command: str, timeout_s: float) -> "RecordedChecks":  # noqa: ARG002 - as Checks
+        return replace(self, command=command)
+
+    def is_test_change_requested(self, task: str) -> bool:
+        return RepairFiles(Path("/"), CheckTable(self.command)).is_test_change_requested(task)
+
+    async def find_test_command(self) -> str:
+        return ""
+
+    async def find_suspects(self, end: CheckEnd, task: str) -> Suspects:  # noqa: ARG002 - as Checks
+        return Suspects()
+
+    def restore_tests(self, path: str, before: str, after: str) -> str | None:  # noqa: ARG002 - as Checks
+        return after
+
+    async def run_check_with_files(self, key: str, files: Mapping[str, str]) -> CheckEnd:  # noqa: ARG002 - as Checks
+        return await self.run_check(key)
 
     async def run_check_with_original_tests(self, key: str, changes: TestChanges) -> CheckEnd:  # noqa: ARG002 - as Checks
         return await self.run_check(key)

@@ -24,6 +24,7 @@ from interlock.services.snapshots.snapshots import ShadowRepository, SnapshotCon
 from interlock.services.snapshots.workspace_tree import git_blob_id, read_file_or_link_content
 from interlock.state.checks import TestChange, TestChanges
 from interlock.state.workspace import Workspace
+from interlock.tools.file_content import decode_text_file
 
 _LONGEST = 100_000_000
 """Bytes of a test; of a longer one those of before count."""
@@ -255,14 +256,19 @@ class Comparison:
             )
             if self._read_current_file(change.path) is None:
                 names = (names[0], "/dev/null")
-            if "\0" in old + new:
+            before, after = (self._decode_text(change.path, text) for text in (old, new))
+            if before is None or after is None:
                 lines.append(f"{change.path} is binary, and has changed")
                 continue
-            lines += difflib.unified_diff(
-                _split_into_valid_utf8_lines(old), _split_into_valid_utf8_lines(new), *names, lineterm=""
-            )
+            lines += difflib.unified_diff(before.splitlines(), after.splitlines(), *names, lineterm="")
         more = [f"[… {len(lines) - _LINES} more lines …]"] if len(lines) > _LINES else []
         return "\n".join([*lines[:_LINES], *more])
+
+    def _decode_text(self, path: str, escaped: str) -> str | None:
+        """Return a file's text in its own encoding; None: it is binary. `escaped`: its bytes as `os.fsdecode` does."""
+        conventions = self.workspace.read_conventions(self.root / path)
+        file = decode_text_file(escaped.encode(errors="surrogateescape"), conventions, path)
+        return file and file.text
 
 
 _BUILT = (b"\x7fELF", b"MZ", b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe", b"!<arch>\n", b"BC\xc0\xde", b"\0asm")
@@ -280,7 +286,3 @@ def _is_same_file(now: SnapshotFile, kept: SnapshotFile) -> bool:
     """Return whether bytes, kind and the right to run it are the same."""
     kinds = [(stat.S_IFMT(file.mode), file.mode & stat.S_IXUSR) for file in (now, kept)]
     return now.blob == kept.blob and (kinds[0] == kinds[1] or stat.S_ISLNK(kept.mode))
-
-
-def _split_into_valid_utf8_lines(text: str) -> list[str]:
-    return text.encode(errors="surrogateescape").decode(errors="replace").splitlines()

@@ -8,7 +8,7 @@ from pathlib import Path, PurePosixPath
 from interlock.services.checks.test_table import CheckTable
 
 _PLACE = re.compile(
-    r"(?:File \"|file://)?((?:\.{0,2}/)?[\w@.+-]+(?:/[\w@.+-]+)*\.\w{1,6})(?:\", line |\(|:)\d+"
+    r"(?:File \"|file://)?((?:\.{0,2}/)?[\w@.+-]+(?:/[\w@.+-]+)*\.\w{1,6})(?:\", line |\(|:)(\d+)"
 )
 """Where a traceback, a compiler or a runner names a line of a file."""
 _PYTHON = re.compile(
@@ -35,7 +35,7 @@ class RepairFiles:
 
     def is_test(self, path: str) -> bool:
         """Return whether a path, relative or absolute, is a test or a runner's settings."""
-        inside = self._relative_path(path)
+        inside = self.relative_path(path)
         return inside is not None and self.table.is_test_or_settings(inside)
 
     def is_test_change_requested(self, task: str) -> bool:
@@ -51,15 +51,18 @@ class RepairFiles:
 
         `tests`: path → text.
         """
-        found = [self._relative_path(place) for place in reversed(_PLACE.findall(output))]
+        found: list[str] = [path for path, _ in reversed(self.find_named_lines(output))]
         for path, text in tests.items():
             found += [*self._possible_import_paths(path, text)]
         mine = (
-            path
-            for path in found
-            if path and self.table.file_kind(path) == "code" and (self.root / path).is_file()
+            path for path in found if self.table.file_kind(path) == "code" and (self.root / path).is_file()
         )
         return [*dict.fromkeys(mine)]
+
+    def find_named_lines(self, output: str) -> list[tuple[str, int]]:
+        """Return the files of the workspace and the lines in them that an output names, in its order."""
+        named = ((self.relative_path(path), int(line)) for path, line in _PLACE.findall(output))
+        return [(path, line) for path, line in named if path]
 
     def _possible_import_paths(self, path: str, text: str) -> Iterator[str]:
         folder = PurePosixPath(path).parent
@@ -73,7 +76,8 @@ class RepairFiles:
             where = str(PurePosixPath(_normalize_path(str(folder / name))))
             yield from (f"{where}{end}" for end in _ENDINGS)
 
-    def _relative_path(self, path: str) -> str | None:
+    def relative_path(self, path: str) -> str | None:
+        """Return a path relative to the workspace; None: it lies outside."""
         where = PurePosixPath(path)
         if where.is_absolute():
             if not where.is_relative_to(self.root):

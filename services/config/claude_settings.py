@@ -11,7 +11,7 @@ from interlock.services.files.json_with_comments import parse_json_with_comments
 from interlock.state.names import ADDRESSES
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
-_NEVER = re.compile(
+_NEVER_SET = re.compile(
     r"PATH|HOME|USER|LOGNAME|SHELL|ENV|IFS|PS[0-4]|PROMPT_COMMAND|CDPATH|SHELLOPTS|BASHOPTS|GLOBIGNORE|POSIXLY_CORRECT"
     r"|EDITOR|VISUAL|.*PAGER|LESS\w*|BROWSER|TE?MP|TMPDIR|TERM\w*|INPUTRC|ZDOTDIR|FPATH|HISTFILE|NETRC|WGETRC|PSQLRC"
     r"|MAKE\w*|MFLAGS|CC|CXX|LD|AR|RUSTC\w*|JAVA_HOME|KUBECONFIG|VIRTUAL_ENV|PHPRC|EXINIT|VIMINIT|MANPATH|LOCPATH|LANG|LANGUAGE|LC_\w+"
@@ -23,7 +23,7 @@ _NEVER = re.compile(
     re.IGNORECASE,
 )
 """Variables by which programs find, load or run other programs, or reach other addresses."""
-_CLAUDES = re.compile(
+_OF_CLAUDE_CODE = re.compile(
     r"CLAUDE\w*|(BASH|MCP)_\w*(TIMEOUT|LENGTH)\w*|MAX_(MCP|THINKING)\w*|(DIS|EN)ABLE_\w+|USE_BUILTIN_RIPGREP"
 )
 _OWN_STAGE = re.compile(r"test(ing)?|ci|dev(elopment)?|local")
@@ -62,14 +62,14 @@ def read_claude_settings(file: Path) -> ClaudeSettings | None:
     found = cast("dict[str, Any]", data)
     given = cast("dict[str, Any]", found.get("env")) if isinstance(found.get("env"), dict) else {}
     unused = {name: why for name, value in given.items() if (why := describe_unused_variable(name, value))}
-    chosen = _strings(found.get(_SERVERS[0])) if _SERVERS[0] in found else None
+    chosen = _list_strings(found.get(_SERVERS[0])) if _SERVERS[0] in found else None
     return ClaudeSettings(
         file,
         None if found.get("disableAllHooks") is True else found.get("hooks"),
         {name: value for name, value in given.items() if name not in unused},
         unused,
         None if found.get(_SERVERS[2]) is True else chosen,
-        _strings(found.get(_SERVERS[1])),
+        _list_strings(found.get(_SERVERS[1])),
         tuple(key for key in found if key not in _READ and key not in _SERVERS),
     )
 
@@ -78,15 +78,15 @@ def describe_unused_variable(name: str, value: object) -> str:
     """Return why a repository may not set a variable; empty if it may."""
     if not isinstance(value, str) or "\0" in value or not _NAME.fullmatch(name):
         return "expected a name and a text"
-    if _CLAUDES.fullmatch(name):
+    if _OF_CLAUDE_CODE.fullmatch(name):
         return "it is a setting of Claude Code"
-    if name in ADDRESSES or _NEVER.fullmatch(name):
+    if name in ADDRESSES or _NEVER_SET.fullmatch(name):
         return "a repository doesn't set what programs load, run or reach"
     if name.endswith("_ENV") and not _OWN_STAGE.fullmatch(value):
         return "a repository doesn't choose another stage than tests and development"
     return ""
 
 
-def _strings(value: object) -> tuple[str, ...]:
+def _list_strings(value: object) -> tuple[str, ...]:
     entries = cast("list[object]", value) if isinstance(value, list) else []
     return tuple(entry for entry in entries if isinstance(entry, str))

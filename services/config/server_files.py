@@ -58,13 +58,13 @@ class Place:
     """VS Code's inputs → what they ask for."""
 
 
-def _claude_variable(text: str, place: Place) -> str | None:
+def _resolve_claude_variable(text: str, place: Place) -> str | None:
     name, has_default, default = text.partition(":-")
     value = str(place.folder) if name == "CLAUDE_PROJECT_DIR" else place.env.get(name)
     return default if value is None and has_default else value
 
 
-def _editor_variable(text: str, place: Place) -> str | None:
+def _resolve_editor_variable(text: str, place: Place) -> str | None:
     fixed = {
         **dict.fromkeys(("workspaceFolder", "workspaceRoot"), str(place.folder)),
         "workspaceFolderBasename": place.folder.name,
@@ -79,7 +79,7 @@ def _editor_variable(text: str, place: Place) -> str | None:
     return fixed.get(text)
 
 
-def _opencode_variable(text: str, place: Place) -> str | None:
+def _resolve_opencode_variable(text: str, place: Place) -> str | None:
     kind, _, name = text.partition(":")
     return place.env.get(name, "") if kind == "env" else None
 
@@ -102,7 +102,7 @@ class ServerFormat:
     keys: Mapping[str, str]
     """Its keys that count → ours."""
     variable: re.Pattern[str] | None = None
-    resolve: Resolve = _editor_variable
+    resolve: Resolve = _resolve_editor_variable
     bare_url: Literal["sse", "http"] | None = None
     """What an address without a type speaks; None: HTTP, or SSE."""
     timeout_unit_ms: int = 1
@@ -135,7 +135,7 @@ FORMATS: Mapping[str, ServerFormat] = {
             section="mcp",
             keys={**_COMMON, "environment": "env", "enabled": "disabled", "timeout": "timeout"},
             variable=_BRACES,
-            resolve=_opencode_variable,
+            resolve=_resolve_opencode_variable,
         ),
     ),
     ".cursor/mcp.json": ServerFormat("mcpServers", _COMMON, _DOLLAR),
@@ -158,7 +158,7 @@ FORMATS: Mapping[str, ServerFormat] = {
             },
         },
         _DOLLAR,
-        _claude_variable,
+        _resolve_claude_variable,
     ),
 }
 """Path below a folder → its format. Of servers with one name, that of the later file counts."""
@@ -203,7 +203,7 @@ def read_server_file(file: Path, format: ServerFormat, place: Place) -> ServerFi
     if not isinstance(servers, dict):
         found.problems.append(f"{file}: {format.section} is {servers!r:.60}, expected an object.")
         return found
-    place = replace(place, inputs=_described_inputs(data.get("inputs")))
+    place = replace(place, inputs=_read_input_descriptions(data.get("inputs")))
     for name, server in cast("dict[str, object]", servers).items():
         if not isinstance(server, dict):
             found.problems.append(
@@ -235,7 +235,7 @@ def _parse_toml(text: str) -> dict[str, Any]:
     return data
 
 
-def _described_inputs(inputs: object) -> dict[str, str]:
+def _read_input_descriptions(inputs: object) -> dict[str, str]:
     entries = cast("list[object]", inputs) if isinstance(inputs, list) else []
     described = (cast("dict[str, Any]", entry) for entry in entries if isinstance(entry, dict))
     return {str(entry.get("id")): str(entry.get("description") or entry.get("id")) for entry in described}
@@ -262,7 +262,7 @@ def _add_server(
     problem = _convert_values(made, format, place)
     unset: list[str] = []
     if problem is None:
-        expanded = _expand(made, format, place, unset)
+        expanded = _expand_variables(made, format, place, unset)
         asked = [text.removeprefix("input:") for text in unset if text.startswith("input:")]
         files = [text for text in unset if text.startswith("file:")]
         if asked:
@@ -292,7 +292,7 @@ def _convert_keys(
             made["disabled"] = not value if isinstance(value, bool) else value
         elif ours in ("env", "headers"):
             held = key in ("env_vars", "env_http_headers", "bearer_token_env_var")
-            added = _from_environment(key, value, found, place) if held else value
+            added = _fill_from_environment(key, value, found, place) if held else value
             both = [
                 cast("dict[str, Any]", one) for one in (made.get(ours, {}), added) if isinstance(one, dict)
             ]
@@ -302,7 +302,7 @@ def _convert_keys(
     return made
 
 
-def _from_environment(key: str, value: object, found: ServerFile, place: Place) -> dict[str, str]:
+def _fill_from_environment(key: str, value: object, found: ServerFile, place: Place) -> dict[str, str]:
     """Return Codex's variables and headers whose values are in the environment."""
     wanted: dict[str, object] = {}
     if key == "env_vars" and isinstance(value, list):
@@ -354,7 +354,7 @@ def place_server_folder(base: Path, folder: str) -> str:
     return folder if folder.startswith(("$", "{", "~")) else str(base / folder)
 
 
-def _expand(value: Any, format: ServerFormat, place: Place, unset: list[str]) -> Any:
+def _expand_variables(value: Any, format: ServerFormat, place: Place, unset: list[str]) -> Any:
     if isinstance(value, str) and format.variable is not None:
 
         def resolve(match: re.Match[str]) -> str:
@@ -365,7 +365,10 @@ def _expand(value: Any, format: ServerFormat, place: Place, unset: list[str]) ->
 
         return format.variable.sub(resolve, value)
     if isinstance(value, list):
-        return [_expand(one, format, place, unset) for one in cast("list[Any]", value)]
+        return [_expand_variables(one, format, place, unset) for one in cast("list[Any]", value)]
     if isinstance(value, dict):
-        return {key: _expand(one, format, place, unset) for key, one in cast("dict[str, Any]", value).items()}
+        return {
+            key: _expand_variables(one, format, place, unset)
+            for key, one in cast("dict[str, Any]", value).items()
+        }
     return value

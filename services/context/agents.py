@@ -41,9 +41,9 @@ AGENT_TOOLS = ("invoke_agent", "codebase_investigator")
 PLAN_TOOLS = ("enter_plan_mode", "exit_plan_mode")
 ONLY_AGENTS = ("complete_task", "update_scratchpad")
 """Available to sub-agents only."""
-_BUDGET = 16_000
+_DESCRIPTIONS_BUDGET = 16_000
 """Characters that the descriptions of all agents share."""
-_LONGEST = 1_024
+_LONGEST_DESCRIPTION = 1_024
 """Characters of one description that a model sees."""
 
 
@@ -53,7 +53,7 @@ def build_agent_tools(definitions: Mapping[str, AgentDefinition]) -> dict[str, T
     if not offered:
         return {}
     described = [(d.name, f"{d.description}{_describe_inputs(d)}") for d in offered.values()]
-    lines, _ = list_within_budget(described, _BUDGET, _LONGEST)
+    lines, _ = list_within_budget(described, _DESCRIPTIONS_BUDGET, _LONGEST_DESCRIPTION)
     tools = {
         "invoke_agent": replace(
             INVOKE_AGENT,
@@ -123,7 +123,7 @@ def _build_report_args_model(schema: Mapping[str, JsonValue]) -> type[BaseModel]
     return CompleteTaskArgs
 
 
-_NAMES = {
+_FIELD_SYNONYMS = {
     "timeout_mins": "max_time_minutes",
     "timeoutMins": "max_time_minutes",
     "maxTurns": "max_turns",
@@ -135,9 +135,11 @@ _NAMES = {
     "modelId": "model",
 }
 """Other programs' spellings → ours."""
-_OURS = (*("role", "temperature", "max_turns", "max_time_minutes", "input_schema", "output_schema", "query"),)
+_FIELDS_TAKEN_AS_GIVEN = (
+    *("role", "temperature", "max_turns", "max_time_minutes", "input_schema", "output_schema", "query"),
+)
 """Fields whose values are taken as they are."""
-_CONTRACT = {"input_schema", "output_schema", "query"}
+_REQUIRED_IF_GIVEN = {"input_schema", "output_schema", "query"}
 """Fields without which an agent would be another one."""
 
 
@@ -194,7 +196,7 @@ def _build_definition(
 ) -> tuple[AgentDefinition, list[str]]:
     """Return an agent and notes. What can't be said of a field's value leaves the field out, never widens it."""
     notes: list[str] = []
-    named = {_NAMES.get(key, key): value for key, value in fields.items()}
+    named = {_FIELD_SYNONYMS.get(key, key): value for key, value in fields.items()}
     stem = re.sub(r"\.(agent|chatmode)$", "", file.path.stem)
     own = to_text(fields.get("name")) if "name" in file.row.fields else ""
     name = make_agent_name(own) or make_agent_name(stem) or "agent"
@@ -213,7 +215,7 @@ def _build_definition(
         to_flag(fields.get("disable-model-invocation")) is True or to_flag(fields.get("infer")) is False
     )
     made |= {"only_for_persons": True} if forbids_models else {}
-    for key in _OURS:
+    for key in _FIELDS_TAKEN_AS_GIVEN:
         if key in named:
             made = _add_field(made, key, named[key], notes)
     return AgentDefinition.model_validate(made), notes
@@ -226,7 +228,7 @@ def _add_field(made: dict[str, Any], key: str, value: object, notes: list[str]) 
         AgentDefinition.model_validate({**made, key: value})
     except ValidationError as error:
         place, what = first_validation_error(error)
-        if key in _CONTRACT:
+        if key in _REQUIRED_IF_GIVEN:
             raise ValueError(f"{place!r}: {what}") from error
         notes.append(f"{place!r}: {what}")
         return made
@@ -250,7 +252,7 @@ def _read_model(value: object) -> str:
     return f"{provider}:{name}" if slash and provider and name else text
 
 
-_NO_WRITING = {
+_READ_ONLY_VALUES = {
     "permissionMode": ("plan",),
     "sandbox_mode": ("read-only",),
 }
@@ -279,7 +281,7 @@ def _read_tools(file: DefinitionFile, fields: Mapping[str, Any], notes: list[str
     denied, unknown = resolve_tool_names(name for name in without if name != "*")
     if denied:
         made["without_tools"] = denied
-    writes_nothing = any(fields.get(key) in values for key, values in _NO_WRITING.items())
+    writes_nothing = any(fields.get(key) in values for key, values in _READ_ONLY_VALUES.items())
     return made | ({"only_reads": True} if writes_nothing or to_flag(fields.get("readonly")) else {})
 
 

@@ -25,7 +25,7 @@ from interlock.state.command import MOST_PIECES, split_template
 from interlock.state.context import Commands, CustomCommand
 from interlock.state.text import replace_surrogates
 
-_DESCRIPTION = 200
+_LONGEST_DESCRIPTION = 200
 """Characters of a text's first paragraph that stand for a description."""
 
 
@@ -127,7 +127,7 @@ def _read_markdown_command(file: DefinitionFile, text: str) -> tuple[CustomComma
         name=own or _derive_command_name(file),
         prompt=body.strip(),
         description=" ".join(to_text(fields.get("description")).split())
-        or shorten(first_paragraph(body), _DESCRIPTION),
+        or shorten(first_paragraph(body), _LONGEST_DESCRIPTION),
         source=str(file.path),
         dialect=file.row.dialect,
         argument_hint=to_text(fields.get("argument-hint")),

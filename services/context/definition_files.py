@@ -212,7 +212,7 @@ def shorten(text: str, most: int) -> str:
     return f"{cut[: cut.rfind(' ')] if ' ' in cut else cut}…"
 
 
-_SHORTEST = 40
+_SHORTEST_DESCRIPTION = 40
 """Characters below which a description says too little to be listed."""
 _MOST_NAMED = 300
 """Definitions listed by their names alone."""
@@ -232,8 +232,8 @@ def list_within_budget(
             most = left // rest
             break
         left, rest = left - length, rest - 1
-    whole = len(described) if most >= _SHORTEST else max(budget // _SHORTEST, 1)
-    most = max(most, _SHORTEST)
+    whole = len(described) if most >= _SHORTEST_DESCRIPTION else max(budget // _SHORTEST_DESCRIPTION, 1)
+    most = max(most, _SHORTEST_DESCRIPTION)
     lines = [f"- {name}: {shorten(text, most)}" for name, text in described[:whole]]
     lines += [f"- {name}" for name, _ in described[whole : whole + _MOST_NAMED]]
     if (unnamed := len(described) - whole - _MOST_NAMED) > 0:

@@ -25,7 +25,7 @@ from interlock.state.context import CustomCommand
 from interlock.state.settings import ContextSettings
 from interlock.state.subagent import AgentDefinition
 
-_SHOWN = 100
+_LONGEST_DESCRIPTION = 100
 """Characters of a description in a list."""
 
 
@@ -68,7 +68,7 @@ def list_definition_uses(folders: Folders) -> Iterator[DefinitionUse]:
 
 
 def _describe_skill_use(use: FileUse, description: str) -> DefinitionUse:
-    effects = [f"skill {use.name}: {shorten(description, _SHOWN)}"] if use.name else []
+    effects = [f"skill {use.name}: {shorten(description, _LONGEST_DESCRIPTION)}"] if use.name else []
     if use.name:
         lines = list_shell_lines(use.file.read_text(), "claude")
         effects += [f"runs !{{{line}}} if a person calls /{use.name}" for line in lines]
@@ -77,25 +77,27 @@ def _describe_skill_use(use: FileUse, description: str) -> DefinitionUse:
 
 def _describe_command(command: CustomCommand) -> tuple[str, ...]:
     lines = list_shell_lines(command.prompt, command.dialect)
-    about = f": {shorten(command.description, _SHOWN)}" if command.description else ""
+    about = f": {shorten(command.description, _LONGEST_DESCRIPTION)}" if command.description else ""
     return (f"command /{command.name}{about}", *(f"runs !{{{line}}}" for line in lines))
 
 
 def _describe_agent(agent: AgentDefinition) -> tuple[str, ...]:
     tools = "all tools" if agent.tools is None else f"tools {', '.join(agent.tools) or 'none'}"
     model = "" if agent.model == "inherit" else f", model {agent.model}"
-    return (f"agent {agent.name} ({tools}{model}): {shorten(agent.description, _SHOWN)}",)
+    return (f"agent {agent.name} ({tools}{model}): {shorten(agent.description, _LONGEST_DESCRIPTION)}",)
 
 
 _MOST_FOLDERS = 5_000
 """Folders of a repository in which nested skills are looked for."""
-_NEVER = frozenset({".git", "node_modules", ".venv", "venv", "__pycache__", "target", "dist", "build"})
+_FOLDERS_NOT_SEARCHED = frozenset(
+    {".git", "node_modules", ".venv", "venv", "__pycache__", "target", "dist", "build"}
+)
 
 
 def find_nested_skill_files(root: Path) -> Iterator[DefinitionFile]:
     """Yield the files of skills that count for the folders below a root in which they lie."""
     for folder, names, _ in islice(os.walk(root), _MOST_FOLDERS):
-        names[:] = sorted(name for name in names if name not in _NEVER)
+        names[:] = sorted(name for name in names if name not in _FOLDERS_NOT_SEARCHED)
         below = Path(folder)
         if below != root and any(name.startswith(".") for name in names):
             for row, path in find_agent_files("skills", below):
@@ -110,8 +112,8 @@ def list_nested_skill_uses(root: Path) -> Iterator[DefinitionUse]:
         yield _describe_skill_use(use, loaded.by_name[use.name].description if use.name else "")
 
 
-_IGNORE = (".geminiignore", ".rooignore")
-_PROMPT = "system-prompt-"
+_IGNORE_FILES = (".geminiignore", ".rooignore")
+_MODE_PROMPT_PREFIX = "system-prompt-"
 
 
 def describe_instruction_files(
@@ -122,12 +124,12 @@ def describe_instruction_files(
     yield from describe_instructions(
         root, home, settings, mode_slugs, trusted=trusted, untrusted_parents=folders.ignored
     )
-    for name in _IGNORE:
+    for name in _IGNORE_FILES:
         if (root / name).is_file():
             yield FoundFile(True, "ignore", f"{name}: kept from tools and references")
-    for path in sorted((root / ".roo").glob(f"{_PROMPT}*")):
+    for path in sorted((root / ".roo").glob(f"{_MODE_PROMPT_PREFIX}*")):
         name = path.relative_to(root).as_posix()
-        problem = describe_unknown_mode(path.name.removeprefix(_PROMPT), mode_slugs) or (
+        problem = describe_unknown_mode(path.name.removeprefix(_MODE_PROMPT_PREFIX), mode_slugs) or (
             "" if trusted else UNTRUSTED
         )
         what = f"not used; {problem}" if problem else "in place of the mode's system prompt"

@@ -41,6 +41,10 @@ class IncludedTexts:
     texts: dict[bytes, Path] = field(default_factory=dict[bytes, Path])
     """Hash of a file's text → the same."""
 
+    def copy(self) -> "IncludedTexts":
+        """Return these files and texts, to add others without changing this."""
+        return IncludedTexts({**self.files}, {**self.texts})
+
     def require_new_file(self, real: Path) -> None:
         """Raise `AlreadyIncludedError` if a file is included already."""
         if real in self.files:
@@ -113,7 +117,7 @@ class ImportExpansion:
 
     def _expand_import(self, importing: Path, target: str, depth: int) -> str:
         """Return the text that replaces `@target`: a word that names no file is an ordinary mention."""
-        file = self._find_import(importing, target)
+        file = self._find_imported_file(importing, target)
         if file is None:
             return f"@{target}"
         try:
@@ -128,7 +132,7 @@ class ImportExpansion:
             return f"@{target} <!-- not imported: {error} -->"
         return f"\n<!-- from {target} -->\n{text.strip()}\n<!-- end of {target} -->\n"
 
-    def _find_import(self, importing: Path, target: str) -> Path | None:
+    def _find_imported_file(self, importing: Path, target: str) -> Path | None:
         """Return the file that a target names: beside the importing file, or where it leads; in a root, if the target
         begins with a slash."""
         if target.startswith("~/"):
@@ -137,10 +141,10 @@ class ImportExpansion:
             places = [Path(target), *(root / target.lstrip("/") for root in self.roots)]
         else:
             places = [importing.parent / target, real_path(importing).parent / target]
-        return next((place for place in places if _is_no_folder(place)), None)
+        return next((place for place in places if _is_there_and_no_folder(place)), None)
 
 
-def _is_no_folder(path: Path) -> bool:
+def _is_there_and_no_folder(path: Path) -> bool:
     """Return whether something of this name is there, and no folder."""
     record_read(path)
     try:
@@ -158,7 +162,7 @@ def _find_checked_out_link(file: Path, text: str) -> Path | None:
     if not name or len(name) > _LONGEST_TARGET or name.split() != [name] or "." not in name:
         return None
     target = file.parent / name
-    return target if target != file and _is_no_folder(target) and name[0] not in "/@" else None
+    return target if target != file and _is_there_and_no_folder(target) and name[0] not in "/@" else None
 
 
 def resolve_readable_in_roots(file: Path, roots: Sequence[Path]) -> tuple[Path, Path]:

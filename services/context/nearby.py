@@ -118,7 +118,7 @@ class InstructionSource:
     def _collect_included_texts(self, seen: Collection[str]) -> IncludedTexts:
         """Return the texts that the model has: of the opening, and of the nearby files that it was shown."""
         loaded = self.load()
-        included = IncludedTexts({**loaded.included.files}, {**loaded.included.texts})
+        included = loaded.included.copy()
         rules = {self._display_path(rule.path): rule for rule in loaded.rules}
         for name in seen:
             path = self._workspace.root / name

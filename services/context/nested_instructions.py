@@ -24,7 +24,10 @@ _MOST_FOLDERS = 20_000
 def find_nested_instructions(
     root: Path, settings: ContextSettings, included: IncludedTexts, *, trusted: bool
 ) -> Iterator[MemoryFile | AgentRule]:
-    """Yield the memory and rule files below the root, outside of ignored folders. `included`: what the opening has."""
+    """Yield the memory and rule files below the root, outside of ignored folders. `included`: what the opening has.
+
+    A file has no new text if one of the folders above, or its own, has the same: only these come with it in a run."""
+    included_by_folder = {root: included}
     names = MemoryNames.choose(settings.chosen_file_names)
     firsts = {name.partition("/")[0] for name in names.names} | {
         path.partition("/")[0] for row in list_agent_files("rules") if row.nested for path in row.project
@@ -32,6 +35,8 @@ def find_nested_instructions(
     for folder, entries in _walk_folders(root):
         if folder == root or firsts.isdisjoint(entries):
             continue
+        above = next(parent for parent in folder.parents if parent in included_by_folder)
+        here = included_by_folder[folder] = included_by_folder[above].copy()
         if settings.read.memory:
             for name in names.names:
                 file = folder / name
@@ -39,7 +44,7 @@ def find_nested_instructions(
                 if is_of_root or not file.is_file() or names.find_replacement(file):
                     continue
                 if trusted:
-                    imports = ImportExpansion((real_path(root),), FILE_LIMIT, included)
+                    imports = ImportExpansion((real_path(root),), FILE_LIMIT, here)
                     yield read_memory_file(file, "project", imports)
                 else:
                     yield MemoryFile(file, "project", "", unused=UNTRUSTED)

@@ -11,6 +11,7 @@ from interlock.state.calls import ToolError
 from interlock.state.context import Reference
 from interlock.state.deps import StopFlag
 from interlock.state.errors import InputError
+from interlock.state.file_names import quote_name, quote_path
 from interlock.state.messages import DataPart, Part, TextPart
 from interlock.state.text import replace_surrogates
 from interlock.state.workspace import PathRefused, Workspace
@@ -98,12 +99,14 @@ def build_attachment_parts(paths: Sequence[Path], named_texts: Sequence[tuple[st
         try:
             data = path.read_bytes()
         except OSError as error:
-            raise InputError(f"--attach {str(path)!r} can't be read: {error.strerror}.", "attach") from None
+            raise InputError(
+                f"--attach {quote_path(path)} can't be read: {error.strerror}.", "attach"
+            ) from None
         found = _to_media_reference(path.name, data, budget) or _decode_text_reference(
             path.name, data, budget
         )
         if not found.parts:
-            raise InputError(f"--attach {str(path)!r}: {found.reason}", "attach")
+            raise InputError(f"--attach {quote_path(path)}: {found.reason}", "attach")
         parts += found.parts
     for name, text in named_texts:
         parts += _decode_text_reference(name, text.encode(errors="replace"), budget).parts
@@ -124,7 +127,7 @@ def _decode_text_reference(name: str, data: bytes, budget: _AttachmentBudget) ->
 def resolve_reference(stop: StopFlag, path: str, workspace: Workspace) -> Reference:
     """Resolve a single path."""
     found = try_resolve_reference(path, workspace, _AttachmentBudget(), stop)
-    return found or Reference(path, "missing", f"No file {path!r}.")
+    return found or Reference(path, "missing", f"No file {quote_name(path)}.")
 
 
 def try_resolve_reference(
@@ -169,8 +172,8 @@ def _missing_file_message(path: str, candidates: Sequence[str], workspace: Works
     if not candidates:
         return str(to_tool_error(workspace, real_path, FileNotFoundError()))
     more = f" and {len(candidates) - MOST_CANDIDATES} more" if len(candidates) > MOST_CANDIDATES else ""
-    names = ", ".join(map(repr, candidates[:MOST_CANDIDATES]))
-    return f"{path!r} could be {names}{more}: write more of the path."
+    names = ", ".join(map(quote_name, candidates[:MOST_CANDIDATES]))
+    return f"{quote_name(path)} could be {names}{more}: write more of the path."
 
 
 def _to_media_reference(display_name: str, data: bytes, budget: _AttachmentBudget) -> Reference | None:

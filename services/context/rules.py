@@ -34,14 +34,14 @@ from interlock.state.text import replace_surrogates
 
 _MOST = 500
 """Maximum number of files considered per folder."""
-_NO_RULES = (
+_LEFTOVER_SUFFIXES = (
     *(".ds_store", ".bak", ".cache", ".crdownload", ".db", ".dmp", ".dump", ".eslintcache", ".lock", ".log"),
     *(".old", ".part", ".partial", ".pyc", ".pyo", ".stackdump", ".swo", ".swp", ".temp", ".tmp"),
     "thumbs.db",
 )
 """Suffixes of files that editors and systems leave behind (Roo Code: the same)."""
 _LEFT_BEHIND = "editors and systems leave such files behind"
-_ROO = "Roo Code"
+_ROO_CODE = "Roo Code"
 _ALWAYS = RuleCondition("always")
 
 
@@ -91,7 +91,7 @@ def load_agent_rules(
     top, way = list_folders_from_git_root(root)
     for base in way:
         for row, path in find_agent_files("rules", base):
-            if row.program == _ROO or path in found:
+            if row.program == _ROO_CODE or path in found:
                 continue
             if trusted and base not in untrusted_parents:
                 imports = ImportExpansion((real_path(top),), min(FILE_LIMIT, left), included)
@@ -108,7 +108,7 @@ def _load_roo_rules(
     way: Sequence[Path], home: Path, trusted: Collection[Path], included: IncludedTexts
 ) -> Iterator[AgentRule]:
     """Load the rules that Roo Code's mode `code` has, which other loops than the task loop resemble."""
-    row = next(row for row in list_agent_files("rules") if row.program == _ROO)
+    row = next(row for row in list_agent_files("rules") if row.program == _ROO_CODE)
     for base in way:
         for suffix in ("-code", ""):
             kept = included if base in trusted else IncludedTexts()
@@ -139,7 +139,7 @@ def load_nested_rules(folder: Path, roots: Sequence[Path]) -> Iterator[AgentRule
 
 
 def _read_rule(rule: AgentRule, imports: ImportExpansion) -> AgentRule:
-    if rule.path.name.casefold().endswith(_NO_RULES):
+    if rule.path.name.casefold().endswith(_LEFTOVER_SUFFIXES):
         return replace(rule, unused=_LEFT_BEHIND)
     if imports.left <= 0:
         return replace(rule, unused=f"the rule files before it hold {TOTAL_LIMIT:,} bytes already")
@@ -221,7 +221,7 @@ def _read_rule_file(path: Path, base: Path, included: IncludedTexts, *, in_home:
     """Read one rule file. Users may link anything into their own folder; a project's link must not lead outside it."""
     name = path.relative_to(base).as_posix()
     shown = format_file_name(f"~/{name}" if in_home else name)
-    if path.name.casefold().endswith(_NO_RULES):
+    if path.name.casefold().endswith(_LEFTOVER_SUFFIXES):
         return RuleFile(shown, "", _LEFT_BEHIND, path)
     allowed = [real_path(base)]
     if in_home:

@@ -12,7 +12,7 @@ _SEARCH = ("grep_search", "glob", "list_directory", "codebase_search")
 _EDIT = ("replace", "write_file")
 _SHELL = ("run_shell_command",)
 _READ = ("read_file", "read_many_files")
-_BY_NAME: Mapping[str, tuple[str, ...]] = {
+_OUR_TOOLS_BY_NAME: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(
         (
             *(
@@ -73,7 +73,9 @@ _BY_NAME: Mapping[str, tuple[str, ...]] = {
     "exitplanmode": ("exit_plan_mode",),
 }
 """Name in lower case → our tools. Spellings that Claude Code and gemini-cli take are in `state/names.py`."""
-_GROUPS = frozenset({"execute", "read", "edit", "search", "web", "agent", "todo", "todos", "vscode", "new"})
+_VSCODE_GROUPS = frozenset(
+    {"execute", "read", "edit", "search", "web", "agent", "todo", "todos", "vscode", "new"}
+)
 """First part of a name in VS Code that isn't a server's: `edit/editFiles`."""
 _SERVER = re.compile(r"mcp__(?P<server>.+?)(?:__(?P<tool>.+))?")
 
@@ -121,15 +123,15 @@ def _resolve_tool_name(name: str) -> tuple[str, ...]:
         return (name,)
     if name in ALIASES:
         return (ALIASES[name],)
-    if known := _BY_NAME.get(name.casefold()):
+    if known := _OUR_TOOLS_BY_NAME.get(name.casefold()):
         return known
     if server := _SERVER.fullmatch(name):
         return (_format_server_tool(server["server"], server["tool"] or "*"),)
     first, slash, last = name.rpartition("/")
     if not slash:
         return ()
-    if first.casefold() in _GROUPS:
-        return _BY_NAME.get(last.casefold(), ())
+    if first.casefold() in _VSCODE_GROUPS:
+        return _OUR_TOOLS_BY_NAME.get(last.casefold(), ())
     return (_format_server_tool(first, last),)
 
 

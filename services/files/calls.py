@@ -33,21 +33,32 @@ from interlock.state.calls import (
     error_result,
 )
 from interlock.state.encodings import ConfirmedEncoding
-from interlock.state.file_names import format_file_name, parse_file_name
+from interlock.state.file_names import format_file_name, parse_file_name, quote_name
 from interlock.state.seen import ChangedFile, SeenFile, SeenFiles
-from interlock.state.tooling import FileChange, TargetFile, Tool, ToolContext, ToolRun
+from interlock.state.tooling import FileChange, ProblemFinder, TargetFile, Tool, ToolContext, ToolRun
 from interlock.state.workspace import OpenDirEntry, PathRefused, Workspace
-from interlock.tools.file_content import alike_files_pattern, decode_text_file
-from interlock.tools.new_problems import describe_new_problem
+from interlock.tools.file_content import alike_files_pattern, decode_text_file, hide_escaped_bytes
+from interlock.tools.new_problems import describe_new_problem, describe_new_syntax_error
 from interlock.tools.stale_files import diff_since_seen, make_seen_file
 from interlock.tools.workspace_files import prepare_write_target, read_file_bytes, stat_refusing_links
 
 LONGEST_TOLD_DIFF = 4_000
 """Characters of a file's diff that a model is told unasked."""
+LONGEST_CHECK_S = 1.0
+"""Seconds that an edit waits for language servers."""
 _LOCK_WAIT_S = 5.0
 """Another run's write takes some milliseconds."""
 _MOST_FORESEEN = 100_000_000
 """Bytes of files kept in `FileCalls._foreseen`."""
+
+
+@dataclass(frozen=True)
+class _UntoldCheck:
+    """A check whose outcome the model hasn't been told."""
+
+    before: str | None
+    """The text that it compares with."""
+    check: asyncio.Task[str | None]
 
 
 @dataclass(frozen=True)
@@ -57,6 +68,10 @@ class FileWriteCalls:
     workspace: Workspace
     copies: Path | None = None
     """Folder in the state directory for files that are being written in place; None: none is."""
+    problem_finder: ProblemFinder | None = None
+    """The project's language servers; None: nothing may be started."""
+    _untold: dict[Path, "_UntoldCheck"] = field(default_factory=dict[Path, "_UntoldCheck"])
+    """By file, checks that took longer than their edit."""
     _changes: dict[str, FileChange] = field(default_factory=dict[str, FileChange])
     _foreseen: dict[tuple[str, ...], FileChange | ToolError] = field(
         default_factory=dict[tuple[str, ...], FileChange | ToolError]
@@ -92,6 +107,19 @@ class FileWriteCalls:
         done = change.message if change.after == change.before and change.path not in files else ""
         return Preview(text=change.diff or change.message, files=(state,), done=done, confirms=confirms)
 
+    def has_guessed_encoding(self, tool: Tool, args: BaseModel) -> bool:
+        """Return whether the file that a call writes is there, and its encoding is only guessed."""
+        with suppress(ToolError):  # the call's own error comes when it is planned
+            for name in (name for name, access in tool.paths(args) if access == "write"):
+                path = self.workspace.resolve_writable(name)
+                data, conventions = (
+                    read_file_bytes(self.workspace, path),
+                    self.workspace.read_conventions(path),
+                )
+                file = decode_text_file(data, conventions, path.name)
+                return file is not None and file.encoding.is_guess
+        return False
+
     def _encoding_to_confirm(self, change: FileChange) -> ConfirmedEncoding:
         path = Path(change.path)
         file = decode_text_file(change.before or b"", self.workspace.read_conventions(path), path.name)
@@ -118,7 +146,52 @@ class FileWriteCalls:
         if not context.settings.tools.diagnostics:
             return planned
         problem = await asyncio.to_thread(describe_new_problem, change.path, change.before, change.after)
+        if not problem:
+            problem = await self._find_problems_with_servers(change)
+        if problem is None:
+            problem = await asyncio.to_thread(
+                describe_new_syntax_error, change.path, change.before, change.after
+            )
         return planned.model_copy(update={"message": f"{planned.message}\n{problem}"}) if problem else planned
+
+    async def _find_problems_with_servers(self, change: FileChange) -> str | None:
+        """Return what language servers find within `LONGEST_CHECK_S`; what they find later, `take_late_problems` does.
+
+        None: no server checks the file.
+
+        An edit of a file whose last check isn't told yet takes its place: both are compared with the text before both.
+        """
+        path, finder = Path(change.path), self.problem_finder
+        if finder is None or not finder.has_server_for(path):
+            return None
+        before, after = await asyncio.to_thread(self._decode_change, path, change)
+        if after is None or before == after:
+            return ""
+        if untold := self._untold.pop(path, None):
+            untold.check.cancel()
+            before = untold.before
+        check = finder.start_check(path, before, after)
+        done, _ = await asyncio.wait({check}, timeout=LONGEST_CHECK_S)
+        if done:
+            return check.result()
+        self._untold[path] = _UntoldCheck(before, check)
+        return ""
+
+    def _decode_change(self, path: Path, change: FileChange) -> tuple[str | None, str | None]:
+        """Return a file's text before and after; None: there is no file, or it is no text."""
+        conventions = self.workspace.read_conventions(path)
+        files = (
+            None if data is None else decode_text_file(data, conventions, path.name)
+            for data in (change.before, change.after)
+        )
+        before, after = (None if file is None else hide_escaped_bytes(file.raw) for file in files)
+        return before, after
+
+    def take_late_problems(self) -> str:
+        """Return what language servers found since about earlier edits, once; empty: nothing new."""
+        late = [path for path, untold in self._untold.items() if untold.check.done()]
+        checks = [self._untold.pop(path).check for path in late]
+        return "\n".join(text for check in checks if not check.cancelled() and (text := check.result()))
 
     def _save_editor_buffer(self, path: Path, data: bytes, key: CallKey) -> None:
         """Have the editor save what a change builds on, so that the snapshot has it, and undo brings it back."""
@@ -305,7 +378,9 @@ class FileWriteCalls:
             return _external_change_result(self.workspace, planned)
         reason = error.strerror or str(error)
         shown = self.workspace.display_path(path)
-        return error_result("io_error", f"{shown!r} could not be written: {reason}. The file is as it was.")
+        return error_result(
+            "io_error", f"{quote_name(shown)} could not be written: {reason}. The file is as it was."
+        )
 
 
 class _ChangedMeanwhileError(OSError):
@@ -412,7 +487,8 @@ def _success_result(workspace: Workspace, planned: Planned) -> ToolResult:
 def _external_change_result(workspace: Workspace, planned: Planned) -> ToolResult:
     shown = workspace.display_path(Path(parse_file_name(planned.path)))
     return error_result(
-        "external_change", f"{shown!r} changed while the edit waited; read it again and edit what is there."
+        "external_change",
+        f"{quote_name(shown)} changed while the edit waited; read it again and edit what is there.",
     )
 
 

@@ -41,11 +41,11 @@ def read_conventions(
         line_end=eol or editor_end or "",
         line_end_source=".gitattributes" if eol else ".editorconfig",
         final_newline=None if final not in ("true", "false") else final == "true",
-        indent=_indentation(editor),
+        indent=_build_indentation(editor),
     )
 
 
-def _indentation(editor: Mapping[str, str]) -> str:
+def _build_indentation(editor: Mapping[str, str]) -> str:
     if editor.get("indent_style") == "tab":
         return "\t"
     size = editor.get("indent_size", "")

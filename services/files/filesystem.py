@@ -29,7 +29,7 @@ from interlock.services.secrets.redaction import SHAPES, Redactor
 
 if TYPE_CHECKING:  # fast commands read chains: keep their imports few
     from interlock.state.calls import CallKey
-    from interlock.state.workspace import OpenDirEntry
+    from interlock.state.workspace import FileConventions, OpenDirEntry
 
 
 class UnreadableError(Exception):
@@ -53,15 +53,18 @@ def is_file(path: Path) -> bool:
         return False
 
 
-def read_truncated_text(path: Path, limit: int, within: Path) -> str:
+def read_truncated_text(
+    path: Path, limit: int, within: Path, conventions: "FileConventions | None" = None
+) -> str:
     """Read up to `limit` bytes as text with LF line ends; a note at the end marks a cut. Raises `UnreadableError`.
 
     Both paths are real paths. No link below `within` is followed, so that the file checked is the file read.
     """
-    from interlock.tools.workspace_files import (
-        NotAFileError,
-        open_regular_file,
-    )  # imports all tools: only when needed
+    # They import all tools: only when needed.
+    from interlock.state.text import replace_surrogates
+    from interlock.state.workspace import NO_CONVENTIONS
+    from interlock.tools.file_content import decode_text_file, decode_text_start
+    from interlock.tools.workspace_files import NotAFileError, open_regular_file
 
     record_read(path)
     try:
@@ -74,10 +77,13 @@ def read_truncated_text(path: Path, limit: int, within: Path) -> str:
         raise UnreadableError("not a regular file") from None
     except (OSError, ValueError) as error:
         raise UnreadableError(getattr(error, "strerror", None) or str(error)) from None
-    if b"\0" in data:
+    is_whole = len(data) <= limit
+    decode = decode_text_file if is_whole else decode_text_start
+    decoded = decode(data[:limit], conventions or NO_CONVENTIONS, path.name)
+    if decoded is None:
         raise UnreadableError("not a text file")
-    text = data[:limit].decode("utf-8-sig", errors="replace").replace("\r\n", "\n").replace("\r", "\n")
-    if len(data) <= limit:
+    text = replace_surrogates(decoded.text.replace("\r", "\n"))
+    if is_whole:
         return text
     return f"{text}\n[Cut here: the file has {size:,} bytes, the first {limit:,} are shown.]"
 

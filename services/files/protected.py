@@ -19,6 +19,7 @@ from urllib.parse import unquote, urlsplit
 from interlock.services.files.disk import read_file
 from interlock.services.files.protected_links import LinkFolder, ProtectedLinkIndex
 from interlock.services.files.stamps import real_path, record_read
+from interlock.state.file_names import quote_path
 from interlock.state.workspace import PathRefused, Protection
 
 SETTINGS_FOLDERS = (".gemini", ".interlock")
@@ -428,7 +429,7 @@ def resolve_links(path: str | Path) -> Path:
     for _ in range(_TRIES):
         with suppress(OSError):
             return Path(os.path.realpath(path))
-    raise PathRefused(f"{str(path)!r} changes all the time; wait until what changes it has ended.")
+    raise PathRefused(f"{quote_path(path)} changes all the time; wait until what changes it has ended.")
 
 
 _MOST_LINKS = 40

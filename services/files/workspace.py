@@ -24,7 +24,13 @@ from interlock.services.files.protected import (
 )
 from interlock.state.encodings import ConfirmedEncoding
 from interlock.state.errors import ConfigError, UserError
-from interlock.state.file_names import fold_written_name, format_file_name, strip_odd_ends
+from interlock.state.file_names import (
+    fold_written_name,
+    format_file_name,
+    quote_name,
+    quote_path,
+    strip_odd_ends,
+)
 from interlock.state.settings import Settings
 from interlock.state.workspace import (
     Buffers,
@@ -129,10 +135,10 @@ class FolderWorkspace:
             return plan
         real = self._resolve_allowed_path(path)
         if real in self._roots:
-            raise PathRefused(f"{path!r} is the workspace itself; name a file in it.")
+            raise PathRefused(f"{quote_name(path)} is the workspace itself; name a file in it.")
         if self._is_in_node_modules(real):
             raise PathRefused(
-                f"{path!r} lies in node_modules, which is read only; change the project's own files."
+                f"{quote_name(path)} lies in node_modules, which is read only; change the project's own files."
             )
         self._refuse_if_user_ignored(path, real)
         _refuse_new_name_with_odd_ends(path, real)
@@ -160,7 +166,8 @@ class FolderWorkspace:
                 found = _find_names_alike(known, name)
                 if len(found) > 1:
                     raise PathRefused(
-                        f"{path!r} could be any of {len(found)} names that look alike; write it exactly, or rename one."
+                        f"{quote_name(path)} could be any of {len(found)} names that look alike; write it exactly, "
+                        "or rename one."
                     )
                 if not found:
                     break
@@ -318,9 +325,7 @@ class FolderWorkspace:
             return ""
         if self.root.is_dir() and not self.root.is_symlink():
             return "The workspace's folder was removed and made anew: what was in it before is gone."
-        return (
-            f"The workspace's folder {str(self.root)!r} is gone: it was deleted or moved away. Tell the user."
-        )
+        return f"The workspace's folder {quote_path(self.root)} is gone: it was deleted or moved away. Tell the user."
 
     def record_written_digest(self, path: Path, digest: str | None) -> None:
         self.protected_paths.record_written_digest(path, digest)
@@ -368,18 +373,23 @@ class FolderWorkspace:
         # Check the path as written as well as its target: a private name can link to somewhere harmless.
         written = Path(os.path.normpath(absolute))
         if _is_process_dependent(absolute, written, real):
-            raise PathRefused(f"{path!r} is refused: it leads each process elsewhere; name the file itself.")
+            raise PathRefused(
+                f"{quote_name(path)} is refused: it leads each process elsewhere; name the file itself."
+            )
         # `link/..` is the parent of the link's target, but people and patterns ignore the link.
         if ".." in absolute.parts and self._find_root_of(resolve_links(written)) is None:
             raise self._outside_workspace_error(path)
         lexical = None if written == real else self._find_root_of(written)
         for name, top in ((real, root), (written, lexical)):
             if top and (found := find_private_name(path_parts_below(name, top))):
-                raise PathRefused(f"{path!r} is refused: tools may not touch {found!r}; go on without it.")
+                raise PathRefused(
+                    f"{quote_name(path)} is refused: tools may not touch {quote_name(found)}; go on without it."
+                )
         hides = self._is_hidden_by_user if self._rules[root].agent_ignore_layers().hides_anything else None
         if twin := find_private_hard_link(real, root, hides):
             raise PathRefused(
-                f"{path!r} is refused: it is the same file as {self.display_path(Path(twin))!r}; go on without it."
+                f"{quote_name(path)} is refused: it is the same file as "
+                f"{quote_name(self.display_path(Path(twin)))}; go on without it."
             )
         return real
 
@@ -387,7 +397,9 @@ class FolderWorkspace:
         return self.is_ignored(Path(file), git=False)
 
     def _outside_workspace_error(self, path: str) -> PathRefused:
-        return PathRefused(f"{path!r} leads outside the workspace; name a path inside {str(self.root)!r}.")
+        return PathRefused(
+            f"{quote_name(path)} leads outside the workspace; name a path inside {quote_path(self.root)}."
+        )
 
     def _find_root_of(self, path: Path) -> Path | None:
         text = f"{path}/"  # Path.is_relative_to takes 20 times as long
@@ -433,8 +445,9 @@ def _refuse_new_name_with_odd_ends(path: str, real: Path) -> None:
             return
         if (clean := strip_odd_ends(place.name)) != place.name:
             raise PathRefused(
-                f"{path!r} is refused: no file is called so, and quotes, commas, backticks and blanks at the ends of a"
-                f" name are mostly slips; write {clean!r}, or create it with a command if the name is meant."
+                f"{quote_name(path)} is refused: no file is called so, and quotes, commas, backticks and blanks at "
+                f"the ends of a name are mostly slips; write {quote_name(clean)}, or create it with a command if the "
+                "name is meant."
             )
 
 
@@ -458,12 +471,14 @@ def open_workspace(
     """Open the workspace described by settings. Raises `UserError` or `ConfigError` naming a missing directory."""
     if not os.path.isdir(root):  # noqa: PTH112 - Path.is_dir raises for names that are too long
         raise UserError(
-            f"No directory {str(root)!r}; start in the directory that you want to work on, or name it: -C DIR"
+            f"No directory {quote_path(root)}; start in the directory that you want to work on, or name it: -C DIR"
         )
     included = [root / Path(name).expanduser() for name in settings.context.include_directories]
     for directory in included:
         if not os.path.isdir(directory):  # noqa: PTH112 - see above
-            raise ConfigError(f"Included directory {str(directory)!r} isn't there; expected a directory.")
+            raise ConfigError(
+                f"Included directory {quote_path(directory)} isn't there; expected a directory."
+            )
     filtering = settings.context.file_filtering
     return FolderWorkspace(
         root,

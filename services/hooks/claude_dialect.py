@@ -104,7 +104,7 @@ def to_claude_input(
     }
     tool, args = payload.get("tool_name"), payload.get("tool_input")
     if isinstance(tool, str):
-        made["tool_name"] = _claude_tool_name(tool, servers)
+        made["tool_name"] = _to_claude_tool_name(tool, servers)
         if isinstance(args, dict):
             made["tool_input"] = _to_claude_arguments(tool, args, workspace)
     response = payload.get("tool_response")
@@ -128,7 +128,7 @@ def _to_claude_response(
     return {**response}
 
 
-def _claude_tool_name(tool: str, servers: frozenset[str]) -> str:
+def _to_claude_tool_name(tool: str, servers: frozenset[str]) -> str:
     """Return Claude Code's name of a tool; ours if it has none."""
     if server := find_longest_matching_server(tool, servers):
         return f"mcp__{mcp_server_key(server)}__{tool.removeprefix(mcp_tool_prefix(server))}"

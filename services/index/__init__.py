@@ -30,6 +30,7 @@ from interlock.services.index.sources import (
 from interlock.services.secrets.redaction import Redactor
 from interlock.state.calls import ToolError
 from interlock.state.deps import StopFlag, run_in_thread
+from interlock.state.file_names import quote_name
 from interlock.state.search import Candidates, Hit, IndexInfo, IndexQuery, Progress
 from interlock.state.workspace import Workspace
 from interlock.tools.code_definitions import load_languages
@@ -78,9 +79,11 @@ class WorkspaceIndex:
             )
         path, root = self._workspace.resolve_readable(query.path), self._workspace.root
         if not path.is_relative_to(root):
-            raise ToolError("path_refused", f"{query.path!r} isn't indexed, only the workspace itself is.")
+            raise ToolError(
+                "path_refused", f"{quote_name(query.path)} isn't indexed, only the workspace itself is."
+            )
         if not path.exists():
-            raise ToolError("file_not_found", f"No file or folder {query.path!r} in the workspace.")
+            raise ToolError("file_not_found", f"No file or folder {quote_name(query.path)} in the workspace.")
         return query.model_copy(update={"path": path.relative_to(root).as_posix()})
 
     def include_excluded_folder_of(self, path: str) -> "WorkspaceIndex":
@@ -247,7 +250,8 @@ class WorkspaceIndex:
         for source in list(self._pending or ())[:_BATCH_FILES]:
             self._check()
             data = read_source(self._workspace, source.path)
-            self._batch.append(prepare_file_for_index(source, data or b"", self._redact))
+            conventions = self._workspace.read_conventions(self._workspace.root / source.path)
+            self._batch.append(prepare_file_for_index(source, data or b"", self._redact, conventions))
             size += len(data or b"")
             if size > _BATCH_BYTES:
                 break

@@ -16,8 +16,10 @@ from interlock.services.files.filesystem import sha256
 from interlock.services.files.ignore import is_generated_folder
 from interlock.services.index.ranking import to_index_columns
 from interlock.services.secrets.redaction import Redactor
-from interlock.state.workspace import PathRefused, Workspace
+from interlock.state.text import replace_surrogates
+from interlock.state.workspace import FileConventions, PathRefused, Workspace
 from interlock.tools.code_definitions import Definition, detect_language, find_definitions
+from interlock.tools.file_content import decode_text_file
 from interlock.tools.workspace_files import open_regular_file, resolve_file_if_allowed
 
 LEAST, MOST = 50, 1000
@@ -288,10 +290,13 @@ def read_source(workspace: Workspace, path: str) -> bytes | None:
     return data if len(data) <= LARGEST else None
 
 
-def prepare_file_for_index(source: Source, data: bytes, redact: Redactor) -> PreparedFile:
+def prepare_file_for_index(
+    source: Source, data: bytes, redact: Redactor, conventions: FileConventions
+) -> PreparedFile:
     """Prepare a file, without its secrets. Binary and unreadable files get no chunks, but are recorded: nothing reads
     them again."""
-    text = "" if b"\0" in data else data.decode("utf-8", "replace")
+    file = decode_text_file(data, conventions, source.path)
+    text = replace_surrogates(file.text) if file else ""
     found = cut_into_chunks(redact(text, lines=True).encode(), source.language)
     words = [to_index_columns(source.path, chunk.name, chunk.text) for chunk in found]
     return PreparedFile(source, sha256(data), found, words, [])

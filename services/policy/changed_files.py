@@ -30,6 +30,7 @@ from interlock.services.shell.commands import LANGUAGES, SHELLS, canonical_progr
 from interlock.services.shell.danger import INDIFFERENT
 from interlock.services.shell.model import ShellCommand, Word, literal_word, to_name_set
 from interlock.services.shell.parse import parse_shell_line
+from interlock.state.file_names import quote_name
 
 _ALL = to_name_set("script mv tee sponge touch truncate mkdir chmod chown patch ed ex dd vipw pico nano")
 """They change whatever they name."""
@@ -247,7 +248,7 @@ def _describe_protected_path_change(
             if found := reading.workspace.find_protection(place):
                 return f"changes {found.part!r} ({found.what})"
             if program not in _REMOVE and _is_sensitive_git_path(place):
-                return f"changes {path!r} (what git runs and believes)"
+                return f"changes {quote_name(path)} (what git runs and believes)"
     return None
 
 

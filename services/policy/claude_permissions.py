@@ -16,6 +16,11 @@ from typing import Literal, NamedTuple, cast
 from interlock.services.files.claude_denials import CLAUDE_SETTINGS, to_ignore_line
 from interlock.services.files.json_with_comments import parse_json_with_comments
 from interlock.services.files.path_patterns import PathPattern
+from interlock.services.policy.claude_permission_syntax import (
+    parse_host,
+    parse_permission,
+    split_server_tool,
+)
 from interlock.services.policy.rule import (
     WORKSPACE,
     PatternError,
@@ -30,7 +35,7 @@ from interlock.tools.table import ALIASES, TOOLS
 PRIORITIES: Mapping[Decision, int] = {"deny": 990, "ask": 940, "allow": 0}
 """Claude Code's order within the tier. An allow gives way to every rule of the workspace that restricts."""
 _LISTS: tuple[Decision, ...] = ("deny", "ask", "allow")
-_UNUSED: Mapping[str, str] = {
+_UNUSED_KEYS: Mapping[str, str] = {
     "defaultMode": "a repository doesn't choose the approval mode",
     "additionalDirectories": "a repository opens no folder outside itself",
     "disableBypassPermissionsMode": "a repository doesn't choose the approval mode",
@@ -86,7 +91,7 @@ def read_permissions(text: str, path: str) -> Permissions:
         if not isinstance(given, list):
             raise ValueError(f"permissions.{decision} isn't a list")
         entries += [_read_entry(decision, entry, path) for entry in cast("list[object]", given)]
-    unused = {key: _UNUSED.get(key, "") for key in table if key not in _LISTS}
+    unused = {key: _UNUSED_KEYS.get(key, "") for key in table if key not in _LISTS}
     return Permissions(entries, unused)
 
 
@@ -99,7 +104,6 @@ def read_allowed_tools(entries: Iterable[str], root: Path) -> list[PermissionEnt
     ]
 
 
-_ENTRY = re.compile(r"\s*([^()\s]+?)\s*(?:\((.*)\)\s*)?", re.DOTALL)
 _FILE_TOOLS = ("replace", "write_file", "generate_image")
 _SHELL = "run_shell_command"
 _SEARCHES = ("read_many_files", "grep_search", "codebase_search")
@@ -108,7 +112,7 @@ _EDITS = frozenset({"Edit", "MultiEdit", "Write", "NotebookEdit"})
 _READS = frozenset({"Read", "NotebookRead"})
 _UNMATCHED = frozenset({"Write", "NotebookEdit", "Glob", "Grep", "LS", "MultiEdit"})
 """Claude Code matches no path of these."""
-_FREE = frozenset(
+_TOOLS_THAT_NEVER_ASK = frozenset(
     {"read_file", "read_many_files", "grep_search", "glob", "list_directory", "write_todos", "web_search"}
 )
 """Tools that ask for nothing by default."""
@@ -123,24 +127,26 @@ class _InexactError(Exception):
 def _read_entry(decision: Decision, text: object, path: str) -> PermissionEntry:
     shown = text if isinstance(text, str) else json.dumps(text, ensure_ascii=False)
     source = f"{path} permissions.{decision} {shown!r}"
-    found = _ENTRY.fullmatch(text) if isinstance(text, str) else None
+    found = parse_permission(text)
     make = PermissionEntry(decision, shown, "skipped")
     if found is None:
         tools: tuple[str, ...] = ("*",)
-        return _lower(make, tools, source, "it is no rule of Claude Code's")
-    tool, inner = found[1], found[2]
+        return _ask_or_skip_instead(make, tools, source, "it is no rule of Claude Code's")
+    tool = found.tool
     base = Rule(source, (), decision, WORKSPACE, PRIORITIES[decision], lifts_no_standing_question=True)
     try:
-        if inner is None or inner.strip() in ("", "*", "**", ":*"):
-            return _whole_tool(make, base, tool)
-        return _narrowed(make, base, tool, inner.strip(), path)
+        if not found.scope:
+            return _read_whole_tool(make, base, tool)
+        return _read_narrowed_tool(make, base, tool, found.scope, path)
     except _InexactError as error:
-        return _lower(make, _tools_of(tool), source, str(error))
+        return _ask_or_skip_instead(make, _find_tools(tool), source, str(error))
     except PatternError as error:
-        return _lower(make, _tools_of(tool), source, str(error))
+        return _ask_or_skip_instead(make, _find_tools(tool), source, str(error))
 
 
-def _lower(entry: PermissionEntry, tools: tuple[str, ...], source: str, why: str) -> PermissionEntry:
+def _ask_or_skip_instead(
+    entry: PermissionEntry, tools: tuple[str, ...], source: str, why: str
+) -> PermissionEntry:
     """Return the entry of what can't be said: an allow is left out, and what restricts asks."""
     if entry.decision == "allow":
         return entry._replace(why=why)
@@ -150,10 +156,10 @@ def _lower(entry: PermissionEntry, tools: tuple[str, ...], source: str, why: str
     return entry._replace(fate="asks", why=why, rule=rule)
 
 
-def _tools_of(tool: str) -> tuple[str, ...]:
+def _find_tools(tool: str) -> tuple[str, ...]:
     """Return our tools that a name, or a pattern of names, of Claude Code's means."""
-    if tool.startswith("mcp__"):
-        server = tool.removeprefix("mcp__").partition("__")[0]
+    if server_tool := split_server_tool(tool):
+        server, _ = server_tool
         return (f"{mcp_tool_prefix(server)}*",) if server and "*" not in server else ("mcp_*",)
     if "*" in tool:
         names = {ours for theirs, ours in OTHER_NAMES.items() if fnmatch.fnmatchcase(theirs, tool)}
@@ -171,48 +177,49 @@ def _tools_of(tool: str) -> tuple[str, ...]:
     return (ours,) if ours in TOOLS else ()
 
 
-def _whole_tool(entry: PermissionEntry, rule: Rule, tool: str) -> PermissionEntry:
-    tools = _tools_of(tool)
-    if tool.startswith("mcp__") and "__" in tool.removeprefix("mcp__") and not tool.endswith("*"):
-        return _server_tool(entry, rule, tool)
+def _read_whole_tool(entry: PermissionEntry, rule: Rule, tool: str) -> PermissionEntry:
+    tools = _find_tools(tool)
+    server, name = split_server_tool(tool) or ("", "")
+    if name and not name.endswith("*"):
+        return _read_server_tool(entry, rule, server, name)
     if rule.decision == "allow":
-        free = bool(tools) and {*tools} <= _FREE
+        free = bool(tools) and {*tools} <= _TOOLS_THAT_NEVER_ASK
         return entry._replace(
             fate="needless" if free else "skipped", why="it needs no rule" if free else _NO_WHOLE_TOOL
         )
-    if tool.startswith("mcp__") and tool.count("__") > 1:
-        tools = (_server_tool_pattern(tool),)
+    if name:
+        tools = (_build_server_tool_pattern(server, name),)
     if not tools:
         return entry._replace(why="Interlock has no such tool")
     return entry._replace(fate="rule", rule=replace(rule, tools=tools))
 
 
-def _server_tool(entry: PermissionEntry, rule: Rule, tool: str) -> PermissionEntry:
-    server, _, name = tool.removeprefix("mcp__").partition("__")
+def _read_server_tool(entry: PermissionEntry, rule: Rule, server: str, name: str) -> PermissionEntry:
     if "*" in server or "*" in name:
         raise _InexactError("`*` within a server's tool can't be said exactly")
-    if not server or not name:
+    if not server:
         raise _InexactError("it names no server's tool")
     whose = server if rule.decision == "allow" else None
     return entry._replace(fate="rule", rule=replace(rule, tools=(mcp_tool_name(server, name),), server=whose))
 
 
-def _server_tool_pattern(tool: str) -> str:
+def _build_server_tool_pattern(server: str, name: str) -> str:
     """Return the pattern of `mcp__SERVER__*` and `mcp__SERVER__get_*`. Raises `_InexactError` for others."""
-    server, _, name = tool.removeprefix("mcp__").partition("__")
     if "*" in server or "*" in name[:-1] or not (name == "*" or name.endswith("_*")):
         raise _InexactError("`*` within a server's tool can't be said exactly")
     return f"mcp_{mcp_server_key(server)}_{name}"
 
 
-def _narrowed(entry: PermissionEntry, rule: Rule, tool: str, inner: str, path: str) -> PermissionEntry:
+def _read_narrowed_tool(
+    entry: PermissionEntry, rule: Rule, tool: str, inner: str, path: str
+) -> PermissionEntry:
     if tool == "Bash":
-        pattern = compile_pattern(command_regex(inner, restricts=rule.decision != "allow"))
+        pattern = compile_pattern(build_command_regex(inner, restricts=rule.decision != "allow"))
         return entry._replace(fate="rule", rule=replace(rule, tools=(_SHELL,), command_pattern=pattern))
     if tool in _READS | _EDITS | _UNMATCHED:
-        return _about_paths(entry, rule, tool, inner, Path(path).parent.parent)
+        return _read_paths(entry, rule, tool, inner, Path(path).parent.parent)
     if tool == "WebFetch":
-        pattern = compile_pattern(host_regex(inner))
+        pattern = compile_pattern(build_host_regex(inner))
         return entry._replace(fate="rule", rule=replace(rule, tools=("web_fetch",), host_pattern=pattern))
     if tool in _AGENTS:
         if inner in (*TOOLS, *ALIASES) or set(inner) & set("*?[] \t\n"):
@@ -230,7 +237,7 @@ def _narrowed(entry: PermissionEntry, rule: Rule, tool: str, inner: str, path: s
     raise _InexactError("Interlock doesn't know what narrows this tool")
 
 
-def _about_paths(entry: PermissionEntry, rule: Rule, tool: str, inner: str, folder: Path) -> PermissionEntry:
+def _read_paths(entry: PermissionEntry, rule: Rule, tool: str, inner: str, folder: Path) -> PermissionEntry:
     restricts = rule.decision != "allow"
     if tool in _UNMATCHED - _EDITS or (tool in _UNMATCHED and not restricts):
         return entry._replace(why=f"Claude Code matches no path of {tool}; it knows Read and Edit")
@@ -268,7 +275,7 @@ _ANY = "(?s:.*)"
 _MORE = f"(?: {_ANY})?"
 
 
-def command_regex(pattern: str, *, restricts: bool) -> str:
+def build_command_regex(pattern: str, *, restricts: bool) -> str:
     """Return the regular expression of a `Bash(…)` pattern, for a command's words joined by blanks.
 
     `*` is any text; ` *` and `:*` at the end are further words, if any. Raises `_InexactError`, as what allows must
@@ -283,7 +290,7 @@ def command_regex(pattern: str, *, restricts: bool) -> str:
         with suppress(ValueError):  # else as written
             words = shlex.split(text)
             texts |= {" ".join(words), " ".join(word if "*" in word else shlex.quote(word) for word in words)}
-        return "|".join(f"(?:{_literal_or_any(one, '*', more=True)})" for one in sorted(texts))
+        return "|".join(f"(?:{_build_wildcard_regex(one, '*', more=True)})" for one in sorted(texts))
     if found := _SPECIAL.search(text):
         raise _InexactError(f"what {found[0]!r} stands for can't be said exactly")
     try:
@@ -303,10 +310,10 @@ def command_regex(pattern: str, *, restricts: bool) -> str:
         raise _InexactError("`*` beside a quoted text can't be said exactly")
     # In quotes, `*` matches fewer commands here than in Claude Code: it is the sign itself.
     canonical = " ".join(word if _STAR in word else shlex.quote(word) for word in words)
-    return _literal_or_any(canonical, _STAR, more=text.count("*") == 1)
+    return _build_wildcard_regex(canonical, _STAR, more=text.count("*") == 1)
 
 
-def _literal_or_any(text: str, star: str, *, more: bool) -> str:
+def _build_wildcard_regex(text: str, star: str, *, more: bool) -> str:
     """Return the regular expression of a whole text with `star` for any; `more`: it may be missing as a last word."""
     end = ""
     if more and text.endswith(f" {star}"):
@@ -314,17 +321,13 @@ def _literal_or_any(text: str, star: str, *, more: bool) -> str:
     return _ANY.join(map(re.escape, text.split(star))) + end + r"\z"
 
 
-_HOST = re.compile(r"domain:((?:\*\.)?[A-Za-z0-9*.-]+)")
-
-
-def host_regex(text: str) -> str:
+def build_host_regex(text: str) -> str:
     """Return the regular expression of `domain:HOST`, for one host: `*.h` are its sub-domains, `*` a part of a label.
 
     Raises `_InexactError`."""
-    found = _HOST.fullmatch(text)
-    if found is None or not found[1].strip("*."):
+    host = parse_host(text)
+    if host is None:
         raise _InexactError("expected domain:HOST")
-    host = found[1].lower().rstrip(".")
     start = r"(?:[^.:]+\.)+" if host.startswith("*.") else ""
     labels = host.removeprefix("*.").split("*")
     return start + "[^.:]*".join(map(re.escape, labels)) + r"\z"

@@ -18,6 +18,7 @@ from interlock.services.policy.inline_scripts import find_inline_stdin_texts
 from interlock.services.policy.plain_reading import LineReading
 from interlock.services.shell.commands import LANGUAGES, canonical_program_name, is_executing_stdin
 from interlock.services.shell.model import ShellCommand, Word, literal_word, program_name, to_name_set
+from interlock.state.file_names import quote_name
 
 _SHOWS_NOTHING = to_name_set(
     "echo printf ls stat file test [ rm rmdir unlink touch mkdir chmod chown cd pushd which type du df pwd basename"
@@ -73,7 +74,7 @@ def describe_shown_private_file(command: ShellCommand, reading: LineReading) -> 
         found = (_NAMES_IT.search(text) for text in (*command.argv[1:], *texts))
         shown = next((match[1] for match in found if match), None)
     shown = shown or _find_private_file_in_search(program, words[1:], reading)
-    return f"shows {shown!r}, which tools may not read" if shown else None
+    return f"shows {quote_name(shown)}, which tools may not read" if shown else None
 
 
 def _possible_shown_paths(program: str, words: Sequence[Word], reading: LineReading) -> Iterator[str]:

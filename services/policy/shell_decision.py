@@ -66,6 +66,7 @@ from interlock.services.shell.danger import INDIFFERENT, UNKNOWN
 from interlock.services.shell.model import ShellCommand, ShellLine, Word, literal_word, program_name
 from interlock.services.shell.parse import parse_command_words
 from interlock.state.calls import CallView, SessionRule
+from interlock.state.file_names import quote_name
 from interlock.state.workspace import PathRefused, Workspace
 
 _QUOTES = re.compile(r"[\"'`\\,]+")
@@ -559,7 +560,7 @@ def describe_protected_redirection(reading: LineReading) -> str | None:
                 filter(None, map(reading.workspace.find_protection, possible_locations(path, reading))), None
             )
             if found is not None:
-                return f"writes to {path!r} ({found.what})"
+                return f"writes to {quote_name(path)} ({found.what})"
     return None
 
 

@@ -19,6 +19,7 @@ from io import BufferedWriter
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
+from interlock.services.process.stdio_program import ProgramPipes, StdioProgram
 from interlock.services.process.supervisor_client import (
     GIVEN,
     GRACE_S,
@@ -159,6 +160,39 @@ class SupervisedProcesses:
             raise RunError(
                 f"Command {label!r} could not be started: {_describe_start_error(error)}."
             ) from error
+
+    async def start_with_pipes(
+        self, argv: Sequence[str], *, cwd: Path, env: Mapping[str, str]
+    ) -> StdioProgram:
+        """Start a program that reads and writes messages, in the sandbox if there is one. Raises `RunError`."""
+
+        async def attempt(stack: ExitStack, last: bool) -> StdioProgram:
+            pipes = ProgramPipes()
+            with ExitStack() as failed, ExitStack() as theirs:
+                failed.callback(pipes.close_our_ends)
+                theirs.callback(pipes.close_child_ends)
+                async with self._freeze_other_commands(False):
+                    inside = await self._enter_sandbox(stack, cwd)
+                    child = self._start_supervised(
+                        "once",
+                        argv,
+                        inside,
+                        env,
+                        cwd=cwd,
+                        output=pipes.stdout,
+                        errors=pipes.stderr,
+                        stdin=pipes.stdin,
+                    )
+                    failed.callback(child.kill_and_close)
+                    theirs.close()
+                    await self._release_sandboxed_command(stack, child, inside, last)
+                failed.pop_all()
+            return StdioProgram(child, pipes, stack.pop_all())
+
+        try:
+            return await _retry_if_workspace_changed(attempt)
+        except (OSError, ValueError) as error:
+            raise RunError(f"{argv[0]!r} can't be started: {_describe_start_error(error)}") from error
 
     def list_background_processes(self) -> Sequence[Mapping[str, Any]]:
         """Background processes of this drive: {pid, label, running, exit_code, output_file}.

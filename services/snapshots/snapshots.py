@@ -7,7 +7,6 @@ the workspace have no effect. Commits are never collected; objects get packed.
 import hashlib
 import json
 import os
-import re
 import shutil
 import stat
 import subprocess
@@ -24,9 +23,9 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple, cast
 from interlock.services.files.disk import make_private_directory
 from interlock.services.files.filesystem import replace_private_file_holding_lock
 from interlock.services.files.ignore import find_shared_git_directory, git_index_path
+from interlock.services.snapshots.file_diffs import FileDiff, parse_raw_and_patch, split_git_lines
 from interlock.services.snapshots.workspace_tree import PathChange, WorkspaceTree, permission_kind
 from interlock.state.errors import RunError
-from interlock.state.text import replace_surrogates
 from interlock.state.workspace import Workspace
 
 if TYPE_CHECKING:  # the program that restores needs no settings, which take a tenth of a second to import
@@ -48,6 +47,10 @@ _ALONE = {
     "GIT_TERMINAL_PROMPT": "0",
     "LC_ALL": "C",
 }
+_SHOW_DIFFS = (
+    *("diff-tree", "-r", "--raw", "-p", "-M", f"--relative={_FILES}/"),
+    *("--no-ext-diff", "--no-textconv", "--no-color"),
+)
 _IMPORT = ("fast-import", "--quiet", "--force", "--done", "--depth=0")
 """Files of a tree have little in common: trying to store each as a difference to the last would double git's time."""
 _SMALL_INDEX = 400_000
@@ -83,37 +86,6 @@ class BlobSource:
     blobs: Set[str]
     """What it has."""
     wanted: set[str] = field(default_factory=set[str])
-
-
-class FileDiff(NamedTuple):
-    """A file's part of a diff."""
-
-    old: str
-    new: str
-    """Another name, if it was renamed."""
-    status: str
-    """git's letter: A, M, D, R, T."""
-    lines: list[str]
-
-
-def _parse_raw_diff_line(line: str) -> list[FileDiff]:
-    """Return the pieces of a raw line: a file that became a link, or the reverse, has two."""
-    about, *names = line.rstrip("\n").split("\t")
-    status = about.rpartition(" ")[2][0]
-    old, new = _unquote_git_path(names[0]), _unquote_git_path(names[-1])
-    return [FileDiff(old, new, status, []) for _ in range(2 if status == "T" else 1)]
-
-
-def _unquote_git_path(name: str) -> str:
-    """Return a name as git prints it, with quotes around it if it has quotes or control characters."""
-    if not name.startswith('"'):
-        return name
-    escapes = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "v": "\v", "f": "\f"}
-    return re.sub(
-        r"\\([0-7]{3}|.)",
-        lambda m: chr(int(m[1], 8)) if len(m[1]) == 3 else escapes.get(m[1], m[1]),
-        name[1:-1],
-    )
 
 
 class SnapshotContents(NamedTuple):
@@ -271,31 +243,24 @@ class ShadowRepository:
                 yield git.stdout.read(int(about[2]))
                 git.stdout.read(1)
 
-    def diff_paths(self, old: str, new: str, paths: Sequence[str]) -> str:
-        """Return git's diff of these paths."""
-        shown = ("diff", "--no-ext-diff", "--no-textconv", "--no-color", f"--relative={_FILES}/", old, new)
-        below = [f"{_FILES}/{path}" for path in paths]
-        some = (below[i : i + _AT_ONCE] for i in range(0, len(below), _AT_ONCE))
-        return b"".join(self._run_git(*shown, "--", *part) for part in some).decode(errors="backslashreplace")
+    def diff_paths(self, old: str, new: str, paths: Sequence[str]) -> list[FileDiff]:
+        """Return what changed in these paths."""
+        found = list[FileDiff]()
+        for some in _in_groups([f"{_FILES}/{path}" for path in paths]):
+            found += parse_raw_and_patch(split_git_lines(self._run_git(*_SHOW_DIFFS, old, new, "--", *some)))
+        return found
 
     def diff_snapshot_pairs(self, pairs: Sequence[tuple[str, str]]) -> list[list[FileDiff]]:
         """Return what changed from each snapshot to another, file by file, by one process of git."""
-        shown = ("diff-tree", "--stdin", "-r", "--raw", "-p", "-M", "--always", f"--relative={_FILES}/")
         asked = "".join(f"{new} {old}\n" for old, new in pairs)
-        text = self._run_git(
-            *shown, "--no-ext-diff", "--no-textconv", "--no-color", "--abbrev=40", text=asked
-        )
-        found, patches = list[list[FileDiff]](), -1
-        for line in re.findall(r"[^\n]*\n", os.fsdecode(text)):  # a form feed ends no line of git's
+        text = self._run_git(*_SHOW_DIFFS, "--stdin", "--always", "--abbrev=40", text=asked)
+        found = list[list[str]]()
+        for line in split_git_lines(text):
             if len(found) < len(pairs) and line[:-1] == pairs[len(found)][1]:
                 found.append([])
-                patches = -1
-            elif line.startswith(":") and patches < 0:
-                found[-1] += _parse_raw_diff_line(line)
-            elif (begins := line.startswith("diff --git ")) or patches >= 0:
-                patches += 1 if begins else 0
-                found[-1][patches].lines.append(replace_surrogates(line))
-        return found
+            else:
+                found[-1].append(line)
+        return [*map(parse_raw_and_patch, found)]
 
     @property
     def name(self) -> str:
@@ -365,13 +330,16 @@ class ShadowRepository:
     def objects_folder(self) -> Path:
         return self.folder / "objects"
 
-    def make_patch(self, old: str, new: str) -> bytes:
-        """Return what changed, as a patch that `git apply` takes."""
+    def make_patch(self, old: str, new: str, paths: Sequence[str] | None = None) -> bytes:
+        """Return what changed, in these paths or everywhere, as a patch that `git apply` takes."""
         shown = (
             *("diff", "--binary", "--full-index", "--no-ext-diff", "--no-textconv", "--no-color"),
             "--no-renames",
         )
-        return self._run_git(*shown, f"{old}:{_FILES}", f"{new}:{_FILES}")
+        trees = (f"{old}:{_FILES}", f"{new}:{_FILES}")
+        if paths is None:
+            return self._run_git(*shown, *trees)
+        return b"".join(self._run_git(*shown, *trees, "--", *some) for some in _in_groups(paths))
 
     def format_changed_index_entries(self, old: str, new: str) -> str:
         """Return what changed, as `git update-index -z --index-info` takes it."""
@@ -455,6 +423,11 @@ class ShadowRepository:
                 errors.seek(0)
                 output = " ".join(errors.read(2000).decode(errors="replace").split())
                 raise SnapshotError(f"git {arguments[0]} failed in {str(self.folder)!r}: {output or broken}")
+
+
+def _in_groups(paths: Sequence[str]) -> Iterator[Sequence[str]]:
+    """Yield the paths in groups that fit into a command line."""
+    return (paths[start : start + _AT_ONCE] for start in range(0, len(paths), _AT_ONCE))
 
 
 @contextmanager

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from interlock.services.files.disk import read_file
 from interlock.services.worktrees.repository import join_file_names, read_git_list
+from interlock.state.file_names import quote_path
 
 _LFS_POINTER, _LARGEST_POINTER, _LARGEST_ATTRIBUTES = b"version https://git-lfs", 1024, 1_000_000
 
@@ -21,7 +22,8 @@ def describe_missing_lfs_content(top: Path, env: Mapping[str, str]) -> list[str]
     if not missing:
         return []
     return [
-        f"Files of Git LFS without their content: {join_file_names(missing)}. To get it: git -C {str(top)!r} lfs pull"
+        f"Files of Git LFS without their content: {join_file_names(missing)}. To get it: git -C {quote_path(top)} "
+        "lfs pull"
     ]
 
 

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from interlock.services.worktrees.repository import SHOWN, GitRepository, read_git_text, run_git
 from interlock.state.errors import UserError
+from interlock.state.file_names import quote_path
 from interlock.state.text import join_up_to
 
 BRANCH_PREFIX = "worktree-"
@@ -94,7 +95,7 @@ def find_worktree(repository: GitRepository, name: str, env: Mapping[str, str]) 
             places = ", ".join(str(e.path) for e in matches)
             raise UserError(f"{name!r} names {len(matches)} worktrees: {places}. Give the path of one.")
     names = join_up_to([e.name for e in entries], SHOWN) or "none"
-    raise UserError(f"No worktree {name!r} of {str(repository.main)!r}. There are: {names}.")
+    raise UserError(f"No worktree {name!r} of {quote_path(repository.main)}. There are: {names}.")
 
 
 def default_worktrees_folder(repository: GitRepository) -> Path:

@@ -11,6 +11,7 @@ from interlock.services.worktrees.repository import GitRepository, find_commit, 
 from interlock.services.worktrees.submodules import populate_submodules
 from interlock.services.worktrees.untracked_files import INCLUDE_FILE, copy_listed_files
 from interlock.state.errors import UserError
+from interlock.state.file_names import quote_name, quote_path
 from interlock.state.text import format_count, replace_surrogates
 
 IGNORE_ALL = "*\n"
@@ -51,7 +52,7 @@ def make_or_reuse_worktree(
     elsewhere = next((e for e in entries if e.branch == branch and e is not there and not e.missing), None)
     if there and there.is_incomplete:
         raise UserError(
-            f"Worktree {name!r} is incomplete: git was stopped while it made {str(path)!r}. Remove it first: "
+            f"Worktree {name!r} is incomplete: git was stopped while it made {quote_path(path)}. Remove it first: "
             f"interlock worktrees remove {name}"
         )
     if elsewhere:
@@ -59,14 +60,16 @@ def make_or_reuse_worktree(
     if there and there.missing:
         if not there.branch and (lost := count_unmerged_commits(repository, there, env)):
             raise UserError(
-                f"Worktree {str(path)!r} is missing, and {format_count(lost, 'commit')} of it "
+                f"Worktree {quote_path(path)} is missing, and {format_count(lost, 'commit')} of it "
                 f"{'is' if lost == 1 else 'are'} on no branch. Keep the work first: git branch NAME {there.commit[:10]}"
             )
         run_git(repository.git_folder, "worktree", "remove", "--force", str(path), env=env)
         there = None
     if there:
         made = MadeWorktree(path, there.branch, there.commit, is_new=False)
-        made.notes.append(f"Uses the worktree {str(path)!r}, {_describe_head(there.branch, there.commit)}.")
+        made.notes.append(
+            f"Uses the worktree {quote_path(path)}, {_describe_head(there.branch, there.commit)}."
+        )
     else:
         made = _add_worktree(repository, path, branch, env)
     source = repository.top
@@ -91,8 +94,8 @@ def _require_branch_name(name: str, env: Mapping[str, str]) -> str:
     if not name or name.startswith((".", "-", "/")) or too_long or checked.returncode:
         shown = replace_surrogates(name)[:_LONGEST_NAME]
         raise UserError(
-            f"--worktree: {shown!r} can't be the name of a branch. Expected letters, digits, '-', '_', '.' or '/', "
-            f"at most {_LONGEST_NAME} bytes, as in: --worktree fix-login"
+            f"--worktree: {quote_name(shown)} can't be the name of a branch. Expected letters, digits, '-', '_', '.' "
+            f"or '/', at most {_LONGEST_NAME} bytes, as in: --worktree fix-login"
         )
     return branch
 
@@ -104,29 +107,29 @@ def _describe_head(branch: str, commit: str) -> str:
 def _add_worktree(repository: GitRepository, path: Path, branch: str, env: Mapping[str, str]) -> MadeWorktree:
     if os.path.lexists(path) and not (path.is_dir() and not any(path.iterdir())):
         raise UserError(
-            f"{str(path)!r} exists, and it isn't a worktree of {str(repository.main)!r}. Give the worktree another "
-            "name, or move that folder away."
+            f"{quote_path(path)} exists, and it isn't a worktree of {quote_path(repository.main)}. Give the worktree "
+            "another name, or move that folder away."
         )
     kept = find_commit(repository.git_folder, f"refs/heads/{branch}", env)
     base = kept or find_commit(repository.git_folder, "HEAD", env)
     if not base:
         raise UserError(
-            f"Repository {str(repository.main)!r} has no commit yet, and a worktree begins at one. Commit something "
-            "first: git commit"
+            f"Repository {quote_path(repository.main)} has no commit yet, and a worktree begins at one. Commit "
+            "something first: git commit"
         )
     _make_worktrees_folder(path.parent)
     if kept:
         run_git(repository.git_folder, "worktree", "add", str(path), branch, env=env)
-        note = f"Made the worktree {str(path)!r} on branch {branch!r}, which existed already."
+        note = f"Made the worktree {quote_path(path)} on branch {branch!r}, which existed already."
         return MadeWorktree(path, branch, kept, is_new=True, notes=[note])
     run_git(
         repository.git_folder, "worktree", "add", "--no-track", "-b", branch, str(path), base, env=env
     )  # git undoes it itself if it is interrupted
     made = MadeWorktree(path, branch, base, is_new=True)
-    made.notes.append(f"Made the worktree {str(path)!r} on branch {branch!r}, at commit {base[:10]}.")
+    made.notes.append(f"Made the worktree {quote_path(path)} on branch {branch!r}, at commit {base[:10]}.")
     if repository.top and (changed := len(list_changed_files(repository.top, env))):
         made.notes.append(
-            f"{format_count(changed, 'file')} with uncommitted changes in {str(repository.top)!r} "
+            f"{format_count(changed, 'file')} with uncommitted changes in {quote_path(repository.top)} "
             f"{'is' if changed == 1 else 'are'} not in the worktree."
         )
     return made
@@ -141,6 +144,6 @@ def _make_worktrees_folder(folder: Path) -> None:
             (folder / ".gitignore").write_text(IGNORE_ALL)
     except OSError as error:
         raise UserError(
-            f"Can't make {str(folder)!r} for worktrees: {error.strerror}. Name another folder in settings: "
+            f"Can't make {quote_path(folder)} for worktrees: {error.strerror}. Name another folder in settings: "
             "worktree.folder"
         ) from error

@@ -15,6 +15,7 @@ from interlock.services.worktrees.repository import (
     run_git,
 )
 from interlock.state.errors import UserError
+from interlock.state.file_names import quote_path
 
 
 def commit_all(entry: WorktreeEntry, message: str, env: Mapping[str, str], *, hooks: bool) -> None:
@@ -32,17 +33,19 @@ def merge_worktree(
     """
     top = repository.top
     if top is None:
-        raise UserError(f"{str(repository.main)!r} is a bare repository. Merge in a work tree of it: -C DIR")
+        raise UserError(
+            f"{quote_path(repository.main)} is a bare repository. Merge in a work tree of it: -C DIR"
+        )
     if top == Path(os.path.realpath(entry.path)):
         raise UserError(
-            f"You are in the worktree {str(top)!r} itself. Merge it from another work tree: -C {repository.main}"
+            f"You are in the worktree {quote_path(top)} itself. Merge it from another work tree: -C {repository.main}"
         )
     before = find_commit(top, "HEAD", env)
     if not before:
-        raise UserError(f"{str(top)!r} has no commit yet. Commit something first: git commit")
+        raise UserError(f"{quote_path(top)} has no commit yet. Commit something first: git commit")
     if find_commit(top, "MERGE_HEAD", env):
         raise UserError(
-            f"A merge is under way in {str(top)!r}. Finish it first: git commit, or git merge --abort"
+            f"A merge is under way in {quote_path(top)}. Finish it first: git commit, or git merge --abort"
         )
     what = entry.branch or entry.commit
     # A tag may have the same name.
@@ -57,11 +60,11 @@ def merge_worktree(
             run_git(top, "merge", "--abort", env=env)
         if conflicts:
             raise UserError(
-                f"{what!r} and {str(top)!r} have conflicts in {join_file_names(conflicts)}. Nothing was changed. Merge "
-                f"by hand: git -C {str(top)!r} merge {what}"
+                f"{what!r} and {quote_path(top)} have conflicts in {join_file_names(conflicts)}. Nothing was "
+                f"changed. Merge by hand: git -C {quote_path(top)} merge {what}"
             )
         raise UserError(f"{what!r} wasn't merged: {git_failure_text(done)}")
     into = read_git_text(top, "rev-parse", "--abbrev-ref", "HEAD", env=env).strip()
     if find_commit(top, "HEAD", env) == before:
         return f"{into!r} already has all commits of {what!r}."
-    return f"Merged {what!r} into {into!r} in {str(top)!r}."
+    return f"Merged {what!r} into {into!r} in {quote_path(top)}."

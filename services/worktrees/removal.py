@@ -12,6 +12,7 @@ from interlock.services.worktrees.listing import (
 from interlock.services.worktrees.making import IGNORE_ALL, MadeWorktree
 from interlock.services.worktrees.repository import GitRepository, find_commit, list_changed_files, run_git
 from interlock.state.errors import UserError
+from interlock.state.file_names import quote_path
 from interlock.state.text import replace_surrogates
 
 
@@ -25,12 +26,13 @@ def remove_worktree(
     if entry.locked is not None and not entry.is_incomplete:
         reason = f" ({replace_surrogates(entry.locked)})" if entry.locked else ""
         raise UserError(
-            f"Worktree {str(entry.path)!r} is locked{reason}. Unlock it first: git worktree unlock {str(entry.path)!r}"
+            f"Worktree {quote_path(entry.path)} is locked{reason}. Unlock it first: git worktree unlock "
+            f"{quote_path(entry.path)}"
         )
     has_submodules = not entry.missing and (entry.path / ".gitmodules").is_file()
     flags = ["--force"] * (2 if entry.is_incomplete else 1 if force or has_submodules or entry.missing else 0)
     run_git(repository.main, "worktree", "remove", *flags, str(entry.path), env=env)
-    lines = [f"Removed the worktree {str(entry.path)!r}."]
+    lines = [f"Removed the worktree {quote_path(entry.path)}."]
     with suppress(OSError):  # it holds other worktrees, or a person's files
         folder = entry.path.parent
         if folder == default_worktrees_folder(repository):

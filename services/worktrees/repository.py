@@ -13,7 +13,7 @@ from typing import NamedTuple
 from interlock.services.files.disk import read_file
 from interlock.services.files.protected import is_harmless_git_config
 from interlock.state.errors import UntrustedError, UserError
-from interlock.state.file_names import format_file_name
+from interlock.state.file_names import format_file_name, quote_path
 from interlock.state.text import join_up_to, replace_surrogates
 
 _NO_GIT = "Worktrees need git, which isn't installed. Install it: apt install git, or brew install git"
@@ -55,7 +55,7 @@ def find_repository(folder: Path, env: Mapping[str, str]) -> GitRepository | Non
     if done.returncode:
         if b"not a git repository" in done.stderr:
             return None
-        raise UserError(f"git can't use the repository around {str(folder)!r}: {git_failure_text(done)}")
+        raise UserError(f"git can't use the repository around {quote_path(folder)}: {git_failure_text(done)}")
     common, own, inside = os.fsdecode(done.stdout).split("\n")[:3]
     if inside != "true":
         bare = Path(os.path.realpath(common))
@@ -81,8 +81,8 @@ def require_harmless_config(repository: GitRepository, is_trusted: bool) -> None
             read_file(file, _LARGEST_CONFIG).decode(errors="replace")
         ):
             raise UntrustedError(
-                f"{str(file)!r} may name programs that git would run, and this folder isn't trusted. Look at the file, "
-                "then: interlock trust"
+                f"{quote_path(file)} may name programs that git would run, and this folder isn't trusted. Look at "
+                "the file, then: interlock trust"
             )
 
 
@@ -102,7 +102,7 @@ def run_git(
         raise UserError(_NO_GIT) from error
     if check and done.returncode:
         command_name = next((word for word in arguments if not word.startswith("-") and "=" not in word), "")
-        raise UserError(f"git {command_name} failed in {str(folder)!r}: {git_failure_text(done)}")
+        raise UserError(f"git {command_name} failed in {quote_path(folder)}: {git_failure_text(done)}")
     return done
 
 

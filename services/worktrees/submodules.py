@@ -12,6 +12,7 @@ from interlock.services.worktrees.repository import (
     read_git_text,
     run_git,
 )
+from interlock.state.file_names import quote_path
 
 
 def _list_submodule_paths(top: Path, env: Mapping[str, str]) -> list[str]:
@@ -28,8 +29,8 @@ def populate_submodules(source: Path, target: Path, env: Mapping[str, str]) -> l
     if not empty:
         return []
     return [
-        f"Empty submodules: {join_file_names(empty)}. To fetch them: git -C {str(target)!r} submodule update --init "
-        "--recursive"
+        f"Empty submodules: {join_file_names(empty)}. To fetch them: git -C {quote_path(target)} submodule update "
+        "--init --recursive"
     ]
 
 

@@ -244,6 +244,43 @@ def test_conversations_of_a_folder_are_taken_over_only_if_asked_and_gone_on_with
     reply = put(tmp_path / "reply.yaml", "[{text: Ada}]")
     assert run("run", "main", "Who am I?", "--input", f"@{file}", "-m", f"script:{reply}").code == 0
     assert "I am Ada" in run("export", "latest", "--format", "md").out
+    roo = home / ".config/VSCodium/User/globalStorage/rooveterinaryinc.roo-cline/tasks"
+    tool = {"type": "tool_result", "content": "<task>no words of a person</task>, of a file"}
+    answer = {"type": "tool_result", "content": "<user_message>\nAda.\n</user_message>"}
+    ends = {"type": "tool_use", "name": "attempt_completion", "input": {"result": "Hello, Ada."}}
+    around = {"type": "text", "text": "<environment_details>secret</environment_details>"}
+    put(roo / "t1/history_item.json", {"id": "t1", "workspace": str(work), "task": "x"})
+    said_in_roo = [
+        {
+            "role": "user",
+            "content": [{"type": "text", "text": "<user_message>\nHoi.\n</user_message>"}, around],
+        },
+        {"role": "assistant", "content": [{"type": "text", "text": "Who?"}]},
+        {"role": "user", "content": [tool, answer, around]},
+        {"role": "assistant", "content": [ends]},
+    ]
+    put(roo / "t1/api_conversation_history.json", said_in_roo)
+    put(roo / "t2/history_item.json", {"id": "t2", "workspace": f"{work}-other"})
+    put(roo / "t2/api_conversation_history.json", said_in_roo)
+    opencode = home / ".local/share/opencode/storage"
+    put(opencode / "session/p/s1.json", {"id": "s1", "directory": str(work)})
+    put(opencode / "message/s1/m1.json", {"role": "user"})
+    put(opencode / "message/s1/m2.json", {"role": "assistant"})
+    put(opencode / "part/m1/a.json", {"type": "text", "text": "Ciao."})
+    put(opencode / "part/m1/b.json", {"type": "text", "text": "a file", "synthetic": True})
+    put(opencode / "part/m2/a.json", {"type": "tool"})
+    put(opencode / "part/m2/b.json", {"type": "text", "text": "Salve."})
+    for name, file_name, words in (
+        ("roo", "t1", ["Hoi.", "Who?", "Ada.", "Hello, Ada."]),
+        ("opencode", "s1", ["Ciao.", "Salve."]),
+    ):
+        run("import", "--agent", name, "--conversations", "--yes")
+        [file] = (home / f".interlock/conversations/{name}").iterdir()
+        kept = json.loads(file.read_text())["history"]
+        assert (file.stem, [one["content"] for one in kept]) == (file_name, words)
+    put(opencode.parent / "opencode.db", b"x")
+    items = run("import", "--agent", "opencode", "--conversations", "--json").json["items"]
+    assert [one["state"] for one in items if one["kind"] == "conversations"] == ["left out", "same"]
     for name, expected in (("codex", "Hi."), ("gemini", "Salut.")):
         items = run("import", "--agent", name, "--conversations", "--json").json["items"]
         assert [one["name"] for one in items if one["kind"] == "conversations"] == [expected]

@@ -15,6 +15,9 @@ WORK = {
     "key.md": b"\0",
     "CLAUDE.md": "rules",
     "lib/CLAUDE.md": "below",
+    "one/AGENTS.md": "Twins.",
+    "two/AGENTS.md": "Twins.",
+    "two/in/AGENTS.md": "Twins.",
     "WARP.md": "other",
     ".cursor/rules/a.mdc": "---\nglobs: *.py, *.pyi\nowner: me\n---\nTabs.",
     ".cursor/rules/b.mdc": "---\nglobs: *.js\n",
@@ -75,7 +78,11 @@ def test_it_lists_what_was_found_what_is_used_and_why_not(run: Run, tmp_path: Pa
         "ok", "memory", "CLAUDE.md: project"
     )
     assert said("ok", "memory", "lib/CLAUDE.md: files in lib, about")
-    assert said("note", "memory", "WARP.md: not used; context.fileName doesn't name it")
+    assert said("ok", "memory", "one/AGENTS.md: files in one") and said(
+        "ok", "memory", "two/AGENTS.md: files in two"
+    )
+    assert said("note", "memory", "two/in/AGENTS.md: not used; the same text as two/AGENTS.md")
+    assert said("note", "memory", "WARP.md: not used; the setting context.fileName can name it")
     assert said("ok", "rules", "a.mdc: with files that match *.py, *.pyi, about")
     assert said("ok", "rules", "Interlock doesn't know 'owner' in it")
     assert said("ok", "rules", "b.mdc: only where a prompt names it with @") and said(

@@ -7,7 +7,14 @@ from commands import Run
 from folders import put
 
 from interlock.cli.catalog import COMMANDS, build_parser
-from interlock.cli.other_programs import APPROVAL_MODES, FLAGS, SLASH_COMMANDS, find_other_programs_command
+from interlock.cli.other_programs import (
+    APPROVAL_MODES,
+    FLAGS,
+    SLASH_COMMANDS,
+    SUBCOMMANDS,
+    find_other_programs_command,
+)
+from interlock.cli.other_programs import COMMANDS as THEIR_COMMANDS
 from interlock.cli.session import commands as session_commands
 
 _SHELL = re.compile(r"interlock ((?:-[-\w]+|\w[-\w]*)(?: \w+)?)")
@@ -20,10 +27,10 @@ _SESSION = {
 
 def test_each_answer_names_commands_and_flags_that_exist() -> None:
     flags = build_parser("prompt").visible_flag_names()
-    for text in (*FLAGS.values(), *SLASH_COMMANDS.values()):
+    for text in (*FLAGS.values(), *THEIR_COMMANDS.values(), *SUBCOMMANDS.values(), *SLASH_COMMANDS.values()):
         for found in _SHELL.findall(text):
             first = found.split(" ")[0]
-            assert first in COMMANDS or first in flags, text
+            assert first in {*COMMANDS, *flags, "--version"}, text
         assert {*_SLASH.findall(text)} <= _SESSION, text
         assert {*re.findall(r"(?<!\S)--[a-z-]+", text)} <= {
             *flags,
@@ -31,6 +38,9 @@ def test_each_answer_names_commands_and_flags_that_exist() -> None:
             "--untrust",
             "--approve",
             "--input",
+            "--version",
+            "--agent",
+            "--forget",
         }, text
 
 
@@ -39,8 +49,12 @@ def test_no_answer_stands_in_the_way_of_what_there_is() -> None:
     assert flags.isdisjoint(FLAGS)
     assert {name for name in SLASH_COMMANDS if " " not in name}.isdisjoint(_SESSION)
     assert {name.partition(" ")[0] for name in SLASH_COMMANDS if " " in name} <= _SESSION
-    assert find_other_programs_command("config", ["set", "x"]) == "doctor"
-    assert find_other_programs_command("config", ["the", "server"]) is None
+    assert {*THEIR_COMMANDS}.isdisjoint(COMMANDS)
+    assert {name.partition(" ")[0] for name in SUBCOMMANDS} <= {*COMMANDS}
+    assert find_other_programs_command("config", ["set", "x"])
+    assert find_other_programs_command("rm", ["abc"])
+    for words in (["config", "the", "server"], ["update", "the", "docs"], ["stop", "the", "server"]):
+        assert find_other_programs_command(words[0], words[1:]) is None, words
     assert {*APPROVAL_MODES.values()} <= {"default", "auto_edit", "plan", "yolo"}
 
 

@@ -1,5 +1,6 @@
 """Runs in git worktrees: made beside the repository, listed, merged, removed; and nothing in them is lost unasked."""
 
+import os
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -106,8 +107,10 @@ def test_listed_untracked_files_come_along_if_the_folder_is_trusted(
             ".env": "KEY=1",
             "yes.local": "1",
             "no.local": "1",
+            'Dou\u0161a "1" \U0001f44d.local': "1",
         },
     )
+    (work / os.fsdecode(b"caf\xe9.local")).touch()
     (work / "link.local").symlink_to("/etc/passwd")
     (work / ".env").chmod(0o600)
     done = start("-w", "untrusted")
@@ -118,7 +121,10 @@ def test_listed_untracked_files_come_along_if_the_folder_is_trusted(
     place = worktree(work, "trusted")
     assert (place / ".env").read_text() == "KEY=1" and (place / ".env").stat().st_mode & 0o777 == 0o600
     assert (place / "link.local").is_symlink() and not (place / "no.local").exists()
-    assert any("Copied 3 untracked files" in line for line in done.json["warnings"])
+    assert (place / 'Dou\u0161a "1" \U0001f44d.local').exists() and (
+        place / os.fsdecode(b"caf\xe9.local")
+    ).exists()
+    assert any("Copied 5 untracked files" in line for line in done.json["warnings"])
 
 
 def test_a_worktree_with_work_is_kept_unless_somebody_says_otherwise(

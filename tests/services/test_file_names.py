@@ -3,6 +3,7 @@
 import itertools
 import json
 import os
+import re
 import unicodedata
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,7 +15,7 @@ from escapes.desk import Desk
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from interlock.state.file_names import format_file_name, parse_file_name
+from interlock.state.file_names import format_file_name, parse_file_name, quote_path
 
 ACCENTED = st.text("eéèñöåçがＡﬁ한ệ\u0301\u0308 ab", min_size=1, max_size=8).map(lambda name: f"x{name}x")
 FORM = st.sampled_from(["NFC", "NFD"])
@@ -44,6 +45,7 @@ def test_any_name_is_written_as_printable_text_and_read_back(raw: bytes) -> None
     text = format_file_name(name)
     text.encode()
     assert parse_file_name(text) == name
+    assert parse_file_name(quote_path(name)[1:-1]) == name
     assert not {c for c in text if unicodedata.category(c) in ("Cc", "Cs", "Zl", "Zp")}
 
 
@@ -60,6 +62,18 @@ def test_a_name_composed_otherwise_means_the_file_that_is_there(
         beside = f"{written.rpartition('/')[0]}/new"
         assert desk.call("write_file", file_path=beside, content="").error is None
         assert files(desk) == {there: "two\n", f"{there.rpartition('/')[0]}/new": ""}
+
+
+@pytest.mark.parametrize("name", [b"caf\xe9.txt", rb"back\slash.txt", b"it's.txt", b"tab\t.txt"])
+def test_a_message_names_a_file_as_the_model_can_name_it(desk: Desk, name: bytes) -> None:
+    (desk.root / os.fsdecode(name)).write_text("one\n")
+    edited = desk.call(
+        "replace", file_path=format_file_name(os.fsdecode(name)), old_string="one", new_string="2"
+    )
+    missing = desk.call("read_file", file_path=format_file_name(os.fsdecode(name.replace(b".", b"z."))))
+    for message in (edited.content, missing.content.partition("Did you mean")[2]):
+        quoted = re.search(r"""(['"])(.*?)\1[ :.?]""", message)
+        assert quoted and desk.call("read_file", file_path=quoted[2]).content == "2"
 
 
 @pytest.mark.parametrize("form", ENDS)

@@ -4,7 +4,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interlock.services.index.ranking import significant_words, to_index_columns, to_search_terms
-from interlock.services.index.sources import LEAST, MOST, TOLERATED, cut_into_chunks
+from interlock.services.index.sources import (
+    LEAST,
+    MOST,
+    TOLERATED,
+    Source,
+    cut_into_chunks,
+    prepare_file_for_index,
+)
+from interlock.services.secrets.redaction import SHAPES
+from interlock.state.workspace import FileConventions
 
 LINES = st.sampled_from(
     [
@@ -73,3 +82,12 @@ def test_code_is_found_by_the_words_that_names_are_made_of() -> None:
     )
     assert (path, name, said) == ("src httpdate http date", "a f", "says what why")
     assert code.endswith("not this")
+
+
+def test_a_file_is_indexed_by_its_text_in_its_own_encoding() -> None:
+    text = "# 温度传感器的读数每五秒更新一次，并写入日志文件。\n" * 3
+    conventions = FileConventions(charset="gbk")
+    source = Source("a.txt", "text", "")
+    assert (
+        prepare_file_for_index(source, text.encode("gbk"), SHAPES, conventions).chunks[0].text == text.strip()
+    )

@@ -156,7 +156,9 @@ def test_all_files_together_have_a_limit(tmp_path: Path) -> None:
     ("data", "text"),
     [
         *((data, "a\nb") for data in (b"\xef\xbb\xbfa\r\nb\r\n", b"a\rb", b"a\nb")),
-        (b"caf\xe9 \xf0\x9f", "caf\ufffd \ufffd"),
+        (b"un caf\xe9 cr\xe8me", "un café crème"),
+        ("éé".encode() + b"\xf0\x9f", "éé\ufffd\ufffd"),
+        ("café".encode("utf-16"), "café"),
         (b"\x7fELF\0\0", "<!-- not read: not a text file -->"),
         (b"x\r\n\r\n@a.md\r\n", "x\n\n\n<!-- from a.md -->\nA\n<!-- end of a.md -->"),
     ],

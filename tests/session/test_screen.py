@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable
+from typing import Any, cast
 
 from pydantic import JsonValue
 from rich.cells import cell_len
@@ -12,6 +13,8 @@ from interlock.cli.session.screen import Screen
 from interlock.cli.session.theme import THEMES
 from interlock.engine.client.requests import plan_under_review
 from interlock.state import events as ev
+from interlock.state.seen import SeenFile
+from interlock.tools.stale_files import StaleFile
 
 SGR = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -156,6 +159,19 @@ def test_a_diff_that_was_asked_about_stands_once() -> None:
     )
     assert "  1 + b" in plain(made(result).take_finished_output())
     assert plain(made(asked, result).take_finished_output()) == ["✓ Edit f · +1 −1", ""]
+
+
+def test_a_refused_write_says_why_in_a_line_and_shows_its_diff() -> None:
+    now = SeenFile(path="f", digest="1")
+    stale = StaleFile("unread", now, None, None, cast(Any, None))
+    why = str(stale.make_overwrite_error("--- a/f\n+++ b/f\n@@ -1 +1 @@\n-a\n+b\n"))
+    refused = {"type": "not_read", "message": why}
+    result = ev.ToolResultEvent(
+        tool_name="write_file", tool_id="1", status="error", summary="Write f", error=refused
+    )
+    first, *diff = plain(made(result).take_finished_output())
+    assert first == "✗ Write f · 'f' exists and you haven't read it, so nothing was written."
+    assert [line.strip() for line in diff[-3:]] == ["1 - a", "1 + b", ""]
 
 
 def test_steps_stand_while_a_person_decides_and_are_printed_once_at_the_end() -> None:

@@ -1,11 +1,15 @@
 """Files stay in their encoding: an edit keeps all bytes around it, and its own text decodes as the file does."""
 
 import re
+from collections.abc import Callable, Generator
+from contextlib import closing, contextmanager
 from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tool_calls import Calls
 
@@ -75,6 +79,63 @@ def test_an_edit_keeps_all_bytes_around_it_and_is_in_the_files_encoding(
     place = file.text.index(lines[at])
     made = file.encode(file.replace_spans([(place, place + len(lines[at]), new)]))
     assert made == before[0] + new.encode(kind.codec) + before[2]
+
+
+@contextmanager
+def project(kind: Kind) -> Generator[Calls]:
+    """A folder that says of its files what the kind's encoding needs."""
+    with TemporaryDirectory() as folder, closing(Calls(Path(folder).resolve() / "project")) as call:
+        known = kind.known
+        git = f"a.* working-tree-encoding={known.working_tree_encoding or 'UTF-8'}\n"
+        editor = f"[a.*]\ncharset = {known.charset or 'utf-8'}\n"
+        call.write({".git/": "", ".gitattributes": git, ".editorconfig": editor})
+        if known.confirmed_encoding:
+            confirmed = ConfirmedEncoding(pattern="a.*", encoding=known.confirmed_encoding)
+            call.context.workspace.confirm_encoding(confirmed)
+        yield call
+
+
+EDITS: dict[str, Callable[[str, str, int, str], dict[str, Any]]] = {
+    "replace": lambda name, old, _, new: {"file_path": name, "old_string": old, "new_string": new},
+    "apply_diff": lambda name, old, _, new: {
+        "path": name,
+        "diff": f"<<<<<<< SEARCH\n{old}\n=======\n{new}\n>>>>>>> REPLACE",
+    },
+    "insert_content": lambda name, old, line, new: {"path": name, "line": line, "content": f"{new}\n{old}"},
+}
+
+
+@settings(max_examples=settings().max_examples // 3)
+@given(
+    st.sampled_from(sorted(KINDS)),
+    st.sampled_from(sorted(EDITS)),
+    st.lists(st.sampled_from(("\n", "\r\n")), max_size=6),
+    st.data(),
+)
+def test_every_tool_keeps_all_bytes_around_an_edit_also_where_line_ends_are_mixed_and_its_diff_can_be_read(
+    name: str, tool: str, ends: list[str], data: st.DataObject
+) -> None:
+    kind, file_name = KINDS[name], NAMES.get(name, "a.txt")
+    lines = [f"{n} {kind.signs}" for n in range(len(ends) + 1)]
+    at = data.draw(st.integers(0, len(ends)), "line")
+    new = f"new {data.draw(st.text(st.sampled_from(kind.signs + OWN_LINES), max_size=4))}|"
+    whole = [line + end for line, end in zip(lines, [*ends, ""], strict=True)]
+    before, after = kind.head + "".join(whole[:at]), "".join(whole[at + 1 :])
+    end = whole[at].removeprefix(lines[at])
+    with project(kind) as call:
+        path = call.folder / file_name
+        path.write_bytes(kind.mark + (before + whole[at] + after).encode(kind.codec))
+        args = EDITS[tool](file_name, lines[at], at + 1 + bool(kind.head), new)
+        result = call(tool, **args)
+        assert result.status == "success", result.content
+        made, most = path.read_bytes().decode(kind.codec)[bool(kind.mark) :], {"\n", "\r\n"}
+        expected = {before + new + end + after}
+        if tool == "insert_content":  # its two lines come before the one that is there
+            expected = {before + new + a + lines[at] + b + whole[at] + after for a in most for b in most}
+        assert made in expected
+        assert path.read_bytes().startswith(kind.mark)
+        assert f"+{new}" in str(result.meta["diff"])
+        assert new in call.text("read_file", file_path=file_name)
 
 
 @given(

@@ -219,6 +219,18 @@ def test_undo_offers_the_version_of_somebody_else_in_between(bench: Bench) -> No
     assert bench.file.read_text() == "# theirs\n"
 
 
+def test_what_commands_and_calls_of_a_program_write_over_unseen_comes_back_by_undo(bench: Bench) -> None:
+    run = bench.run(READ, DONE).run
+    bench.file.write_text(THEIRS)
+    bench.go_on(run, shell("sed -i s/theirs/ours/ a.py"), DONE)
+    assert bench.file.read_text() == THEIRS.replace("theirs", "ours")
+    assert bench.desk("undo", run, "--call", "2").code == 0 and bench.file.read_text() == THEIRS
+    call = {"id": "1", "name": "write_file", "args": {"file_path": "a.py", "content": "x = 9\n"}}
+    placed = run_sync("tools", {"calls": [call]}, options=bench.desk.options([]))
+    assert bench.file.read_text() == "x = 9\n"
+    assert bench.desk("undo", placed.run).code == 0 and bench.file.read_text() == THEIRS
+
+
 def test_what_is_saved_while_the_edit_is_written_stays(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """The moment before the rename: the new text is written beside the file already."""
     write_new_file = filesystem._write_new_file

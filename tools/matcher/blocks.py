@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from interlock.state.file_names import quote_name
 from interlock.tools.file_content import line_number_at, truncate_line
 from interlock.tools.matcher.edit import (
     EditProblem,
@@ -192,7 +193,7 @@ def locate_block(
     old, new = block.texts
     mended = locate_corrected_edit(text, old, new, 1, whole_lines=True, work=work)
     if mended is None:
-        why = f"the search text isn't in {display_path!r}. {describe_nearest_text(text, old, new, work)}"
+        why = f"the search text isn't in {quote_name(display_path)}. {describe_nearest_text(text, old, new, work)}"
         return EditProblem("no_occurrence", why)
     return PlacedBlock(block, mended)
 
@@ -208,9 +209,11 @@ def locate_exact_block(
             block, PlacedEdit(found.strategy, found.spans)
         )
     if isinstance(found, Miscount):
-        why = f"the search text stands at {found.count} places of {display_path!r}; search for more lines."
+        why = f"the search text stands at {found.count} places of {quote_name(display_path)}; search for more lines."
         return EditProblem("occurrence_mismatch", why)
-    why = f"the search text isn't in {display_path!r}. {describe_nearest_text(text, old, new, work)}"
+    why = (
+        f"the search text isn't in {quote_name(display_path)}. {describe_nearest_text(text, old, new, work)}"
+    )
     return EditProblem("no_occurrence", why)
 
 
@@ -280,10 +283,10 @@ def _line_offset(text: str, line: int) -> int:
 def _ambiguous_block_message(display_path: str, text: str, miscount: Miscount) -> str:
     if not miscount.count:
         return (
-            f"one call can't compare it with all places of {display_path!r} that are like it; copy the lines exactly,"
-            " or send the block by itself."
+            f"one call can't compare it with all places of {quote_name(display_path)} that are like it; copy the "
+            "lines exactly, or send the block by itself."
         )
     named = [str(line_number_at(text, place)) for place in miscount.places[:_MOST_NAMED]]
     lines = ", ".join([*named, "…"] if miscount.count > len(named) else named)
-    what = f"the search text stands at several places of {display_path!r} (lines {lines})"
+    what = f"the search text stands at several places of {quote_name(display_path)} (lines {lines})"
     return f"{what}; give the line of the one that is meant as :start_line:, or search for more lines."

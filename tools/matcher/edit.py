@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from interlock.state.file_names import quote_name
 from interlock.tools.file_content import TextFile, line_number_at, split_lines, truncate_line
 from interlock.tools.matcher.find import find_exact_match, find_match
 from interlock.tools.matcher.windows import Match, Miscount, Span, Strategy, TooMuchWork, WorkBudget
@@ -127,10 +128,14 @@ def file_already_exists_problem(display_path: str, file: TextFile) -> EditProble
     """Return why an empty old_string doesn't work for a file that exists."""
     if not file.text:
         text = (
-            f"{display_path!r} exists and is empty; give it its text with the tool that writes whole files."
+            f"{quote_name(display_path)} exists and is empty; give it its text with the tool that writes "
+            "whole files."
         )
     else:
-        text = f"{display_path!r} exists; an empty old_string only creates new files. Read it and name a text in it."
+        text = (
+            f"{quote_name(display_path)} exists; an empty old_string only creates new files. Read it and "
+            "name a text in it."
+        )
     return EditProblem("create_existing", text)
 
 
@@ -156,7 +161,7 @@ def locate_edit(
         return EditProblem("occurrence_mismatch", _miscount_message(display_path, text, found, expected))
     return EditProblem(
         "no_occurrence",
-        f"old_string isn't in {display_path!r}. {describe_nearest_text(text, old, new, work)}",
+        f"old_string isn't in {quote_name(display_path)}. {describe_nearest_text(text, old, new, work)}",
     )
 
 
@@ -172,7 +177,9 @@ def already_applied_problem(display_path: str, text: str, found: Match) -> EditP
         several = "\n" in added and len("".join(added.split())) >= _ADDED
         if 0 <= at <= span.start and several and text.startswith(new, begin):
             line = line_number_at(text, begin)
-            why = f"What the edit would add stands in {display_path!r} already, from line {line} on."
+            why = (
+                f"What the edit would add stands in {quote_name(display_path)} already, from line {line} on."
+            )
             again = "To have it there twice, search for more lines."
             return EditProblem("no_change", f"{why} {again}")
     return None
@@ -243,19 +250,19 @@ def _split_span_into_changed_lines(text: str, span: Span) -> list[Span]:
 def _miscount_message(display_path: str, text: str, found: Miscount, expected: int | None) -> str:
     if not found.count:
         return (
-            f"old_string is like too many places of {display_path!r} to be compared with them all. Copy it exactly, or"
-            " take lines that stand there only once."
+            f"old_string is like too many places of {quote_name(display_path)} to be compared with them all. Copy it "
+            "exactly, or take lines that stand there only once."
         )
     named = [str(line_number_at(text, place)) for place in found.places[:_MOST_NAMED]]
     lines = ", ".join([*named, "…"] if found.count > len(named) else named)
     how = f" ({_HOW[found.strategy]})" if found.strategy in _HOW else ""
     if found.overlapping:
         return (
-            f"old_string stands in {display_path!r}{how} at places that overlap (lines {lines}), so which is meant"
-            " can't be known. Add surrounding lines to old_string."
+            f"old_string stands in {quote_name(display_path)}{how} at places that overlap (lines {lines}), so which "
+            "is meant can't be known. Add surrounding lines to old_string."
         )
     return (
-        f"old_string stands {found.count} {'time' if found.count == 1 else 'times'} in {display_path!r}{how} "
+        f"old_string stands {found.count} {'time' if found.count == 1 else 'times'} in {quote_name(display_path)}{how} "
         f"(lines {lines}), expected {expected}. Add surrounding lines to old_string, or set expected_replacements."
     )
 

@@ -50,7 +50,9 @@ def mode_file(slug: str, name: str = "N", role: str = "R", groups: object = ()) 
 def test_every_tool_is_in_one_group_or_in_every_mode() -> None:
     for name in TOOLS:
         groups = [group for group, tools in GROUPS.items() if name in tools and group != "modes"]
-        assert len(groups) + (name in ALWAYS) == 1, f"{name}: {groups}"
+        assert len(groups) + (name in ALWAYS) == 1, (
+            f"{name!r} belongs in one group of GROUPS, or in ALWAYS, in state/mode.py; it is in {groups}"
+        )
 
 
 @pytest.mark.parametrize("text", [None, "", "# nothing\n", "{}", "customModes: []", "other: 1"])
