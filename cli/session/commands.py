@@ -10,7 +10,7 @@ from typing import Any
 from rich.table import Table
 
 from interlock.cli.completions import complete_last_word
-from interlock.cli.other_programs import SLASH_COMMANDS
+from interlock.cli.other_programs import SLASH_COMMANDS, SUBCOMMANDS
 from interlock.cli.render.workflow_results import blank_already_shown_text
 from interlock.cli.session import command_actions
 from interlock.cli.session.command_actions import Complete, Run, build_choice_command
@@ -420,7 +420,7 @@ def resolve_slash_command(session: Session, name: str) -> SlashCommand:
 def require_no_other_programs_words(name: str, arguments: str) -> None:
     """Raise `UserError` for a command of ours with another agent's word after it: `/chat save one`."""
     words = " ".join([name, *arguments.split()[:1]])
-    if " " in words and (theirs := SLASH_COMMANDS.get(words)):
+    if " " in words and (theirs := SLASH_COMMANDS.get(words) or SUBCOMMANDS.get(words)):
         raise UserError(f"No command '/{words}'. {theirs}.")
 
 
