@@ -35,7 +35,7 @@ _LISTED = {
         ("acp/", "acp", "Serve an editor: Zed, JetBrains, Neovim, Emacs, Toad"),
     ),
     "Fleet": (
-        ("fleet/", "worker", "Drive runs from the queue, on this host"),
+        ("fleet/", "worker", "Drive detached runs and schedules, on this host"),
         ("fleet/", "fleet [init]", "Show workers, jobs and open requests, or set up the database"),
         ("top", "top", "Watch the runs that wait, run or are queued; open or stop one"),
         ("top", "attach RUN", "Open a run in a session, whoever drives it; decide what it asks"),

@@ -52,6 +52,7 @@ def start_run(workflow: str, inputs: Mapping[str, Any], options: Options, view: 
         with client.explain_store_errors():
             print(client.start_sync(workflow, inputs).run)
         return 0
+    _take_up_due_work(client)
     return _drive_and_show_outcome(
         lambda asker: client.start_sync(
             workflow, inputs, renderers=[_StartupEndingView(view)], decider=asker
@@ -66,6 +67,7 @@ def resume_run(
 ) -> int:
     """Resume a run; returns the exit code."""
     client = Client(options)
+    _take_up_due_work(client)
     return _drive_and_show_outcome(
         lambda asker: client.resume_sync(
             run, prompt, decisions, renderers=[_StartupEndingView(view)], decider=asker
@@ -73,6 +75,15 @@ def resume_run(
         view,
         client,
     )
+
+
+def _take_up_due_work(client: Client) -> None:
+    """Let what is due go on, too, if this machine's worker doesn't run; say so."""
+    from interlock.cli.render.output import remark_paint
+    from interlock.engine.client.fleet import take_up_due_work
+
+    if said := take_up_due_work(client.home, os.environ):
+        remark_paint().print_line(said)
 
 
 def _drive_and_show_outcome(drive: "Callable[[_TerminalAsker], Outcome]", view: View, client: Client) -> int:

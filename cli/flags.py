@@ -96,7 +96,7 @@ def add_run_flags(parser: Parser, *, for_server: bool = False) -> None:
 
 
 def _add_fleet_flags(group: Any) -> None:
-    add_flag(group, "--detach", "let a worker drive the run; prints its id (needs INTERLOCK_STORE)")
+    add_flag(group, "--detach", "let a worker drive the run; prints its id")
     add_flag(group, "--queue NAME", "let workers of this queue drive it (default: those of this host)")
     add_flag(group, "--repo URL[@REF]", "with --detach: let the worker clone this git repository")
     add_flag(
@@ -213,7 +213,7 @@ def _build_fleet_options(args: Args, env: Mapping[str, str]) -> dict[str, Any]:
     elif args.deliver:
         raise UserError("--deliver belongs to --repo: it says what becomes of the clone.")
     if is_detached:
-        found["submitted"] = submission_options(args.priority or 0)
+        found["submitted"] = submission_options(resolve_state_directory(env), args.priority or 0, env=env)
     elif args.priority is not None:
         raise UserError("--priority is for runs that workers drive. Add --detach.")
     return found

@@ -51,7 +51,7 @@ def main() -> int:
         return _failed(f"the run should have parked with exit code {_WAITING}, it ended with {ended}")
     _say(
         f"Exit code {_WAITING}: the run is parked, and this process is gone. The edit waits for a person, who may",
-        "decide tomorrow, in another terminal. That person says yes, with the command that stands there:",
+        "decide tomorrow, in another terminal. That person says yes, with the command shown above:",
     )
     ended = _interlock(_approval(folder), repository, env)
     if ended != 0:
@@ -65,7 +65,7 @@ def main() -> int:
         "The repository's own test passes now. Look at what happened:",
         f"  export INTERLOCK_HOME={shlex.quote(env['INTERLOCK_HOME'])}",
         f"  {_program()} show {_client(folder).runs()[0].run}",
-        "With a real model, in a repository of yours:",
+        "With a real model, in your own repository:",
         f"  export GEMINI_API_KEY=…;  {_program()} -p 'what to do'",
         f"  {_program()} -m openai:MODEL -p 'what to do'      (also llama.cpp, Ollama, vLLM: OPENAI_BASE_URL)",
     )

@@ -191,7 +191,7 @@ def remove_unfinished_clones(workspaces: Path) -> None:
 def read_stored_commits(home: Path, run: str) -> Commits | None:
     """Return what a run did in its clone's own repository; None: nothing."""
     with open_reader(home) as conn:
-        body = load_blob(conn, f"commits/{run}") if conn is not None and conn.blobs else None
+        body = load_blob(conn, f"commits/{run}") if conn is not None else None
     return Commits.from_bytes(body) if body else None
 
 

@@ -13,28 +13,36 @@ from functools import partial
 from pathlib import Path
 
 from interlock import engine
+from interlock.engine.driver.local_worker import is_store_local
 from interlock.engine.driver.run_definition import WORKER_DOOR
 from interlock.engine.options import Options
 from interlock.engine.store import Store
 from interlock.engine.store.leases import read_lease
 from interlock.engine.store.queue import (
+    enqueue_run,
     mark_due_run_stopped,
     mark_run_failed_and_revoke_lease,
     read_submission,
 )
 from interlock.engine.store.rate_limits import FleetLimits, requeue_until_limit_allows
-from interlock.engine.store.runs import check_run_id, read_repository_option
+from interlock.engine.store.runs import check_run_id, read_repository_option, set_run_error
+from interlock.engine.store.wakes import Wakes
 from interlock.engine.store.workspaces import set_repository_option
 from interlock.fleet.checkout import UNKEPT, Checkout, check_out, configured_clone_folder
 from interlock.fleet.commits import CloneCommits
 from interlock.fleet.delivery import deliver_run_changes, push_tool_overrides
-from interlock.fleet.postgres_sessions import limit_connection_idle_time
+from interlock.fleet.worker import TRY_AGAIN
 from interlock.services.sandbox.sandbox import sandbox_error_cause
 from interlock.services.secrets.environment import hide_process_environment, without_store_variables
-from interlock.state.errors import BusyError, InterlockError, RunError, SandboxError, StoreError
+from interlock.state.errors import (
+    BusyError,
+    CredentialsError,
+    InterlockError,
+    RunError,
+    SandboxError,
+    StoreError,
+)
 
-TRY_AGAIN = 3
-"""Exit code: another process drives the run, or the store doesn't answer."""
 _IDLE_S = 0.2
 """Seconds for which a drive keeps a connection beside its own and its heartbeat's: the server has few."""
 STALE_S = 8.0
@@ -45,7 +53,10 @@ def main(run: str, state_directory: str) -> int:
     home = Path(state_directory)
     threading.Thread(target=exit_when_worker_ends, daemon=True).start()
     hide_process_environment()
-    limit_connection_idle_time(_IDLE_S)
+    if not is_store_local(home):
+        from interlock.fleet.postgres_sessions import limit_connection_idle_time  # which needs the extra
+
+        limit_connection_idle_time(_IDLE_S)
     limits, env = FleetLimits(), without_store_variables(os.environ)
     options = Options(home=home, door=WORKER_DOOR, env=env, stale_after_s=STALE_S, limited=limits)
     try:
@@ -53,9 +64,16 @@ def main(run: str, state_directory: str) -> int:
         if files := check_out(home, run, configured_clone_folder(os.environ)):
             options = options_for_clone(options, run, files)
         outcome = asyncio.run(engine.resume(run, options=options))
+        if outcome.notifying:  # the end of a fork waits for no thread
+            outcome.notifying.result()
     except (BusyError, StoreError) as error:
         print(error, file=sys.stderr)
         return TRY_AGAIN
+    except CredentialsError as error:
+        if not is_store_local(home):
+            return _give_up_run_unless_driven(home, run, error.kind, str(error))
+        hold_run_for_key(home, run, str(error))
+        return 0
     except InterlockError as error:
         isolated = isinstance(error, SandboxError)
         why = f"This worker can't isolate the run. {sandbox_error_cause(error)}." if isolated else str(error)
@@ -74,6 +92,15 @@ def main(run: str, state_directory: str) -> int:
     if files:
         deliver_run_changes(home, files, outcome, options)
     return 0
+
+
+def hold_run_for_key(home: Path, run: str, why: str) -> None:
+    """Let a run wait whose key isn't here: it was in the memory of a worker that has ended."""
+    with Store(home).write_transaction() as conn:
+        assert isinstance(conn.jobs, Wakes)
+        enqueue_run(conn, run, read_submission(conn, run).queue)
+        conn.jobs.hold_for_key(run)
+        set_run_error(conn, run, {"type": "key", "message": f"It waits for a key. {why}"})
 
 
 def _give_up_run_unless_driven(home: Path, run: str, kind: str, why: str) -> int:

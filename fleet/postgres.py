@@ -11,8 +11,8 @@ from psycopg.pq import PipelineStatus, TransactionStatus
 
 from interlock.engine.store import store_address_for_display
 from interlock.engine.store.audit import AuditWriter, is_audited, start_audit_chain
-from interlock.engine.store.connection import Adapter, Column, Connection, JsonFormat, Rows, Values
-from interlock.engine.store.jobs import Jobs
+from interlock.engine.store.connection import Adapter, Column, Connection, Dialect, JsonFormat, Rows, Values
+from interlock.engine.store.procrastinate_jobs import JSON_FIELD, ProcrastinateJobs
 from interlock.engine.store.tables import Write
 from interlock.fleet.postgres_schema import COMPLETE, SCHEMA_VERSION, table_definitions_sql
 from interlock.fleet.postgres_sessions import (
@@ -27,8 +27,9 @@ from interlock.services.files import disk
 from interlock.state.clock import unix_time
 from interlock.state.errors import ConfigError, StoreError
 
-_ONE_WRITER, _ONE_CHAIN = 0x1A7E_0001, 0x1A7E_0002
-"""Advisory locks: of whoever writes and isn't a driver (as SQLite's write lock), and of the audit's end."""
+_ONE_WRITER, _ONE_CHAIN, _ONE_COUNT = 0x1A7E_0001, 0x1A7E_0002, 0x1A7E_0003
+"""Advisory locks: of whoever writes and isn't a driver (as SQLite's write lock), of the audit's end, and of whoever
+counts what limits are of: nobody else reads the figures before its commit."""
 _ALONE = f"begin; select pg_advisory_xact_lock({_ONE_WRITER})".encode()
 _KINDS: dict[str, type | tuple[type, ...]] = {
     "text": str,
@@ -51,6 +52,16 @@ class PostgresConnection(Connection):
     row_lock = " for share"
     change_lock = " for no key update"
     json_form = JsonFormat((", ", " : "), short_numbers=True)
+    dialect = Dialect(
+        json_field=JSON_FIELD,
+        now="cast(extract(epoch from clock_timestamp()) as double precision)",
+        second="cast(floor(extract(epoch from clock_timestamp())) as bigint)",
+        day="cast(extract(epoch from date_trunc('day', clock_timestamp() at time zone 'UTC')) as bigint)",
+        month="cast(extract(epoch from date_trunc('month', clock_timestamp() at time zone 'UTC')) as bigint)",
+        next_month="cast(extract(epoch from date_trunc('month', clock_timestamp() at time zone 'UTC') "
+        "+ interval '1 month') as bigint)",
+        lock_counts=f"select pg_advisory_xact_lock({_ONE_COUNT})",
+    )
 
     def __init__(self, path: Path, session: Session, *, buffers: bool = False) -> None:
         super().__init__(buffers=buffers)
@@ -70,8 +81,8 @@ class PostgresConnection(Connection):
         return self._psycopg_connection
 
     @property
-    def jobs(self) -> Jobs:
-        return Jobs(self, self.unpipelined_connection, make_queue_app)
+    def jobs(self) -> ProcrastinateJobs:
+        return ProcrastinateJobs(self, self.unpipelined_connection, make_queue_app)
 
     @property
     def _psycopg_connection(self) -> "psycopg.Connection[Any]":

@@ -31,7 +31,7 @@ def make_queue_app(store: Path | None = None) -> "App":
         from procrastinate import App, PsycopgConnector, SyncPsycopgConnector
     except ImportError as error:
         raise ConfigError(
-            "Runs that workers drive need the extra `fleet`. Run: interlock install fleet"
+            "Workers of PostgreSQL need the extra `fleet`. Run: interlock install fleet"
         ) from error
     if store is None:
         return App(connector=SyncPsycopgConnector())

@@ -15,7 +15,8 @@ from interlock.engine.driver.submission import STATE_OPTIONS
 from interlock.engine.options import Options
 from interlock.engine.read import find_exact_run
 from interlock.engine.store import Store, open_reader, queue
-from interlock.fleet.drive_process import TRY_AGAIN, exit_when_worker_ends
+from interlock.fleet.drive_process import exit_when_worker_ends
+from interlock.fleet.worker import TRY_AGAIN
 from interlock.state.errors import BusyError, InterlockError, StoreError
 
 _UNDER_WAY = ("running", "queued", "waiting")

@@ -26,11 +26,11 @@ def create_store_and_queue(home: Path) -> None:
 
 def run_worker(home: Path, queues: Sequence[str], concurrency: int, report: Callable[[str], None]) -> None:
     """Drive runs until SIGTERM or Ctrl-C. `report` is given a line on each thing."""
-    from interlock.fleet.worker import Worker  # which needs the extra
+    from interlock.fleet.procrastinate_worker import ProcrastinateWorker  # which needs the extra
 
     create_store_and_queue(home)
     with explain_store_errors(Store(home).path), queue_schema.unwrap_queue_errors():
-        asyncio.run(Worker(home, queues, concurrency, report).run_until_signal())
+        asyncio.run(ProcrastinateWorker(home, concurrency, report, queues=queues).run_until_signal())
 
 
 def setup_sql() -> str:

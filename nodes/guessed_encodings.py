@@ -19,10 +19,9 @@ async def ask_about_guessed_encoding(
     encoding. In yolo mode nobody is asked: there the write is refused."""
     if verdict.decision != "allow" or mode == "yolo":
         return verdict
-    confirms = await deps.toolset.find_encoding_to_confirm(call, earlier, seen)
-    if confirms is None:
+    if await deps.toolset.find_encoding_to_confirm(call, earlier, seen) is None:
         return verdict
-    reason = f"It writes text beyond ASCII, and that the file is {confirms.encoding} is only a guess."
+    reason = "New text beyond ASCII needs an encoding that a person confirmed."
     return Verdict(decision="ask", rule="guessed encoding", reason=reason, by_checker=True)
 
 

@@ -192,7 +192,7 @@ ENDED_WELL = frozenset(
 """Statuses of runs that succeeded."""
 STOPPED = {"cancelled": "Stopped on request.", "timeout": "Its running time is used up."}
 """Why a drive ended before its work was done, by its status; the run can be resumed."""
-PASSING = ("died", "limit", "busy", "store")
+PASSING = ("died", "limit", "busy", "store", "key")
 """Kinds of errors after which workers go on with a run by themselves."""
 EXIT_CODES = {
     **dict.fromkeys(ENDED_WELL, 0),

@@ -459,6 +459,8 @@ class GeneralSettings(Section):
     """Approval mode of a run that no flag sets."""
     vim_mode: bool = Field(False, alias="vimMode")
     """Use vi keys in a session."""
+    detach_when_closed: bool = Field(False, alias="detachWhenClosed")
+    """Closing the terminal of a session leaves its run to a worker, as `/detach` does; else the run stops."""
     notify: NotifySettings = Field(default_factory=NotifySettings.default)
 
     @field_validator("default_approval_mode", mode="before")
@@ -504,7 +506,7 @@ class TelemetrySettings(Section):
     """gemini-cli's settings. Honoured only in the user's own settings and environment: they send data elsewhere."""
 
     enabled: bool = False
-    """Send traces, metrics and logs of runs to a collector (OpenTelemetry). Needs the extra `[otel]`."""
+    """Send traces, metrics and logs of runs to a collector (OpenTelemetry). Needs a part: `interlock install otel`."""
     target: Literal["local", "gcp"] = "local"
     """`gcp` needs a collector, too (gemini-cli's `useCollector`): nothing is sent to Google directly."""
     otlp_endpoint: str = Field("http://localhost:4317", alias="otlpEndpoint")

@@ -3,7 +3,7 @@
 import sys
 
 from interlock.cli.main import main
-from interlock.fleet import worker
+from interlock.fleet import procrastinate_worker as worker
 
 worker._BEAT_S, worker._STALLED_S, worker._SWEEP_S = 0.3, 3.0, 0.3
 sys.exit(main(["worker", *sys.argv[1:]]))

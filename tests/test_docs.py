@@ -81,3 +81,43 @@ def test_the_registry_entry_names_this_release_and_a_script_that_it_has() -> Non
     assert (icon.get("width"), icon.get("height")) == ("16", "16")
     colours = {one.get(how) for one in icon.iter() for how in ("fill", "stroke")}
     assert colours == {"none", "currentColor", None}, "it takes the editor's colour"
+
+
+TASKS = {
+    "permissions.md": "interlock show latest --calls",
+    "permissions.md#what-needs-approval": "`plan`",
+    "permissions.md#allow-a-command": "--allowed-tools",
+    "permissions.md#write-a-rule": "tests?/",
+    "permissions.md#sandbox": "interlock -s",
+    "permissions.md#secrets": "[redacted:",
+    "headless.md#name-a-command-that-must-succeed": "--check",
+    "headless.md#be-notified": "webhook",
+    "travel.md#undo": "interlock undo latest",
+    "travel.md#fork-and-rewind": "interlock rewind latest",
+    "page.md#who-may-do-what": "--trusted-proxy",
+    "audit.md": "interlock audit log",
+    "session.md": "interlock -c",
+    "session.md#memory": "AGENTS.md",
+    "troubleshooting.md#a-run-stopped": "interlock resume latest",
+    "troubleshooting.md#exit-codes": "| 75 |",
+    "models.md#start-with-the-key-you-have": "ANTHROPIC_API_KEY",
+    "models.md#local-and-small-models": "openai:",
+    "costs.md#what-a-run-costs": "interlock runs",
+    "costs.md#a-budget": "--max-budget-usd",
+    "costs.md#how-long-runs-are-kept": "interlock store prune",
+    "worktrees.md": "--worktree",
+    "mcp.md": "interlock mcp add",
+    "langgraph.md": "interlock run agent.py:graph",
+}
+"""Where `docs/README.md` leads with a question, and what its answer must show."""
+
+
+@pytest.mark.parametrize("link", TASKS)
+def test_each_question_is_answered_within_forty_lines_two_clicks_from_readme(link: str) -> None:
+    assert "(docs/README.md)" in (ROOT / "README.md").read_text()
+    assert f"({link})" in (ROOT / "docs" / "README.md").read_text()
+    name, _, section = link.partition("#")
+    lines = (ROOT / "docs" / name).read_text().splitlines()
+    titles = [re.sub(r"[^\w -]", "", line.lstrip("# ").lower()).replace(" ", "-") for line in lines]
+    begin = titles.index(section) if section else 0
+    assert TASKS[link] in "\n".join(lines[begin : begin + 40])

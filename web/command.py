@@ -38,7 +38,7 @@ def _parse_origin(text: str) -> str:
     ),
     flag_argument("--role ROLE", "with token new: view, decide or drive (default: view)", default="view"),
     partial(add_run_flags, for_server=True),
-    flag_argument("--queue NAME", "let workers of this queue drive runs (with INTERLOCK_STORE)"),
+    flag_argument("--queue NAME", "let workers drive runs, in the queue of this name"),
 )
 def serve(args: Args) -> int | None:
     if args.words:

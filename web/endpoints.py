@@ -175,7 +175,8 @@ def build_submission_options(
         raise RefusedError(
             422, f"`priority` must be a whole number from -{_MAX_PRIORITY} to {_MAX_PRIORITY}."
         )
-    return submission_options(priority, person.name)
+    env = options.env if options.queue else None
+    return submission_options(options.home, priority, person.name, env)
 
 
 def read_query_step(request: Request, run: str) -> int | None:

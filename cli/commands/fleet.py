@@ -1,8 +1,10 @@
 """fleet: runs that others drive: limits, follows, waits for and stops them."""
 
 import asyncio
+import os
 import sys
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from interlock.cli.parsing import (
@@ -25,6 +27,7 @@ from interlock.engine.client.fleet import (
     FleetLimit,
     is_store_on_server,
     read_delivery,
+    take_up_due_work,
     undelivered_files_line,
 )
 from interlock.state.errors import EXIT_CODES, StoreError, UserError
@@ -39,9 +42,15 @@ _TIMED_OUT = 124
 def logs(args: Args) -> int:
     client = Client(Options(home=resolve_state_directory()))
     run = client.find_run(args.run)
-    if args.follow and (waits := client.missing_worker_line([run])):
-        remark_paint().print_line(waits)
+    if args.follow:
+        _report_missing_worker(client, [run])
     return asyncio.run(_print_run_events(client, run.run, keeps_following=args.follow))
+
+
+def _report_missing_worker(client: Client, runs: Sequence[RunRow]) -> None:
+    """Start this machine's worker if something is due and none runs; say that, or which other worker is missing."""
+    if said := take_up_due_work(client.home, os.environ) or client.missing_worker_line(runs):
+        remark_paint().print_line(said)
 
 
 async def _print_run_events(client: Client, run: str, *, keeps_following: bool) -> int:
@@ -96,8 +105,7 @@ def _print_message_or_call_result(event: Event) -> None:
 def wait(args: Args) -> int:
     client = Client.for_this_user()
     names = [client.find_run(name).run for name in args.runs]
-    if waits := client.missing_worker_line(client.runs_by_id(names)):
-        remark_paint().print_line(waits)
+    _report_missing_worker(client, client.runs_by_id(names))
     until = time.monotonic() + args.timeout if args.timeout else None
     left, away = [*names], ""
     while left:

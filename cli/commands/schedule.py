@@ -23,7 +23,7 @@ from interlock.cli.parsing import (
 )
 from interlock.cli.render.output import print_json, print_table, remark_paint, result_paint, to_one_line
 from interlock.engine.client import Client, resolve_state_directory
-from interlock.engine.client.fleet import Fleet, parse_schedule_option
+from interlock.engine.client.fleet import Fleet, overdue_line, parse_schedule_option
 from interlock.state.errors import UserError
 
 if TYPE_CHECKING:
@@ -78,6 +78,8 @@ def schedule(args: Args) -> None:
         return remark_paint().print_line(
             "No schedules. Add one with: interlock schedule add '30 2 * * *' main 'what to do'"
         )
+    if said := overdue_line(fleet.home):
+        remark_paint().print_line(said)
     print_table([_schedule_cells(one) for one in found], ("name", "cron", "next", "by", "last run", "what"))
 
 
@@ -110,6 +112,10 @@ def _add_schedule(args: Args) -> None:
         made = client.start_sync(_workflow_address_for_worker(args, workflow), read_run_input(args, workflow))
     result_paint().print_line(made.run)
     remark_paint().print_line(f"First time: {_format_time(made.output['next'], when['zone'])} {when['zone']}")
+    from interlock.engine.client.worker_unit import missing_unit_line
+
+    if said := missing_unit_line(client.home):
+        remark_paint().print_line(said)
 
 
 def _workflow_address_for_worker(args: Args, workflow: "Pipeline") -> str:

@@ -19,7 +19,7 @@ from interlock.engine.store import (
     rate_limits,
     read_store_address,
 )
-from interlock.engine.store.connection import NO_SERVER_MESSAGE, Connection
+from interlock.engine.store.connection import Connection
 from interlock.engine.store.jobs import Job
 from interlock.engine.store.queue import Delivery, Submission, read_submission
 from interlock.engine.store.runs import new_run_id, set_run_error
@@ -96,21 +96,52 @@ _NAMED = 10
 
 def missing_worker_line(home: Path, queued_runs: Sequence[str]) -> str:
     """Return a line on queued runs that wait because no worker is alive; empty if none does."""
-    if not is_store_on_server(home):
-        return ""
     with open_reader(home) as conn:
-        assert conn is not None
         found = (
             conn.jobs.list_queues_and_waits_of_unserved_runs(queued_runs, STALLED_S)
-            if queue.has_queue(conn)
+            if conn and queue.has_queue(conn)
             else []
         )
     if not found:
         return ""
     name, waits_s = max(found, key=lambda one: one[1])
     who = "A queued run has waited" if len(found) == 1 else f"{len(found)} queued runs wait, the first"
+    flags = _worker_flags_for_queue(name) if is_store_on_server(home) else " --idle-exit 10m"
     waited = format_duration(waits_s)
-    return f"{who} for {waited}, and no worker is alive. Start one: interlock worker{_worker_flags_for_queue(name)}"
+    return f"{who} for {waited}, and no worker is alive. Start one: interlock worker{flags}"
+
+
+def take_up_due_work(home: Path, env: Mapping[str, str]) -> str:
+    """Start the worker of a store in a file if something is due that nobody drives; returns a line on that, or none.
+
+    `env`: of the shell that it inherits. Who never left a run to a worker pays for one look at a file.
+    """
+    from interlock.engine.driver.local_worker import ensure_local_worker, is_store_local
+    from interlock.engine.store.worker_file import find_worker, had_worker
+
+    if not is_store_local(home) or not had_worker(home) or find_worker(home):
+        return ""
+    with open_reader(home) as conn:
+        number = conn.jobs.count_due_jobs() if conn else 0
+    if not number:
+        return ""
+    ensure_local_worker(home, env=env)
+    what = "A run that was due goes" if number == 1 else f"{number} runs that were due go"
+    return f"{what} on: no worker was running, so one was started."
+
+
+def overdue_line(home: Path) -> str:
+    """Return a line on what is due in a store in a file whose worker doesn't run; empty if nothing is."""
+    from interlock.engine.store.worker_file import find_worker, had_worker
+
+    if is_store_on_server(home) or not had_worker(home) or find_worker(home):
+        return ""
+    with open_reader(home) as conn:
+        number = conn.jobs.count_due_jobs() if conn else 0
+    if not number:
+        return ""
+    what = "1 run or schedule is" if number == 1 else f"{number} runs or schedules are"
+    return f"{what} due, and no worker runs. Start it: interlock worker --idle-exit 10m"
 
 
 def _worker_flags_for_queue(queue_name: str) -> str:
@@ -130,17 +161,28 @@ def is_store_on_server(home: Path) -> bool:
 
 def has_fleet(home: Path) -> bool:
     """Whether workers can drive runs of this store."""
-    if not is_store_on_server(home):
-        return False
     with open_reader(home) as conn:
         return conn is not None and queue.has_queue(conn)
 
 
-def submission_options(priority: int, user: str = "") -> dict[str, Any]:
-    """`Options.submitted` of a run that a user starts; empty: this one."""
+def submission_options(
+    home: Path, priority: int, user: str = "", env: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    """`Options.submitted` of a run that a user starts; empty: this one.
+
+    `env`: of the shell that it comes from; None: it keeps none.
+    """
+    from interlock.engine.driver.local_worker import is_store_local, shell_options
     from interlock.engine.store.approvals import current_account_name
 
-    return {"user": user or current_account_name(), "priority": priority}
+    shell = {} if env is None or not is_store_local(home) else shell_options(env)
+    return {"user": user or current_account_name(), "priority": priority, **shell}
+
+
+def with_host_queue(options: Options) -> Options:
+    """Options with which a run is left to the workers of this host. Raises `UserError` without a queue."""
+    submitted = submission_options(options.home, 0, env=options.env)
+    return replace(options, queue=Fleet(options.home).host_queue_name(), submitted=submitted)
 
 
 def parse_schedule_option(name: str, cron: str, zone: str) -> dict[str, str]:
@@ -158,21 +200,26 @@ def migrate_store(home: Path) -> None:
 
 @dataclass(frozen=True)
 class Fleet:
-    """Raises `UserError` for a store that is a file."""
+    """What workers drive, of the store of this state directory."""
 
     home: Path
 
-    def __post_init__(self) -> None:
-        if not is_store_on_server(self.home):
-            raise UserError(NO_SERVER_MESSAGE)
-
     @contextmanager
     def _open_for_reading(self) -> Generator[Connection]:
+        if not is_store_on_server(self.home):
+            self.create_store_if_missing()
         with open_reader(self.home) as conn:
             yield queue.require_queue(conn)
 
+    def create_store_if_missing(self) -> None:
+        """Make the tables of a store in a file, if they are missing: it needs no setting up."""
+        if not Store(self.home).path.exists():
+            Store(self.home).create_or_migrate()
+
     @contextmanager
     def _open_for_writing(self) -> Generator[Connection]:
+        if not is_store_on_server(self.home):
+            self.create_store_if_missing()
         with Store(self.home).write_transaction() as conn:
             yield queue.require_queue(conn)
 
@@ -185,8 +232,8 @@ class Fleet:
         with self._open_for_reading() as conn:
             return queue.read_workers_jobs_and_request_count(conn)
 
-    def count_connections_and_limit(self) -> tuple[int, int]:
-        """Connections to the store's server, of everybody who uses it, and how many it takes."""
+    def count_connections_and_limit(self) -> tuple[int, int] | None:
+        """Connections to the store's server, of everybody who uses it, and how many it takes; None: it is a file."""
         with self._open_for_reading() as conn:
             return conn.jobs.read_connection_count_and_limit()
 

@@ -11,6 +11,7 @@ from interlock.engine.driver.decisions import record_decisions
 from interlock.engine.driver.drive import DriveInput, open_drive
 from interlock.engine.driver.event_bus import EventBus
 from interlock.engine.driver.lease import Lease
+from interlock.engine.driver.local_worker import ensure_local_worker, offer_secrets
 from interlock.engine.driver.run_config import RunConfig
 from interlock.engine.driver.stop import Stop
 from interlock.engine.options import Decision, Options, Outcome, Renderer
@@ -47,6 +48,7 @@ def store_schedule(
     )
     with explain_store_errors_and_damage(store.path), closing(store.connect()) as conn, conn.transaction():
         first = queue.add_schedule(require_queue(conn), made)
+    ensure_local_worker(store.home, env=options.env)
     return Outcome(made.name, workflow, "scheduled", 0, output={"next": first.timestamp()})
 
 
@@ -64,11 +66,13 @@ async def store_queued_run(
     try:
         with explain_store_errors_and_damage(store.path):
             async with open_drive(store, lease, pipeline, prepared, bus, stop) as drive:
+                offer_secrets(store.home, lease.run, prepared.options.env)
                 with drive.conn.transaction(synced=True) as conn:
                     await make_input(drive)
                     queue.enqueue_run(conn, lease.run, prepared.options.queue)
     finally:
         await bus.close()
+    ensure_local_worker(store.home, lease.run, prepared.options.env)
     return _queued_outcome(lease.run, pipeline.name, prepared.warnings)
 
 
@@ -93,7 +97,9 @@ def hand_over_to_workers(
                 queue.assign_family_to_queue(conn, row.run, options.queue)
             if not decisions:
                 queue.enqueue_run_if_worker_driven(conn, row.run)
+    offer_secrets(store.home, row.run, options.env)
     record_decisions(store, row.run, decisions, door=options.door)  # with the job
+    ensure_local_worker(store.home, row.run, options.env)
     return _queued_outcome(row.run, row.workflow)
 
 

@@ -289,7 +289,7 @@ def enqueue_decided_run(conn: Connection, run: str) -> None:
         from interlock.engine.store.queue import enqueue_run  # its packages come with an extra
 
         set_run_error(conn, run, None)
-        enqueue_run(conn, run, queue)
+        enqueue_run(conn, run, queue, why="decision")
 
 
 def _mark_run_cancelled_and_withdraw(conn: Connection, run: str) -> None:

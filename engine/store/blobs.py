@@ -1,4 +1,7 @@
-"""blobs: what is too long for a row, and snapshots: files beside SQLite, rows beside PostgreSQL, without files."""
+"""blobs: what is too long for a row, and snapshots: files beside SQLite, rows beside PostgreSQL, without files.
+
+What a run in a clone leaves is in rows of both: its patch, and the commits of its own.
+"""
 
 import json
 import re
@@ -73,7 +76,7 @@ def load_blob(conn: Connection, name: str) -> bytes | None:
 def load_run_patch(home: Path, run: str) -> bytes | None:
     """The patch that a run on a git repository left; None: it left none."""
     with open_reader(home) as conn:
-        return load_blob(conn, f"patches/{run}") if conn is not None and conn.blobs else None
+        return load_blob(conn, f"patches/{run}") if conn is not None else None
 
 
 def delete_outputs_stored_before(conn: Connection, names: Iterable[str], cutoff: float) -> None:

@@ -19,7 +19,6 @@ from interlock.engine.store.tables import (
     build_update,
 )
 from interlock.services.files.disk import BUSY_TIMEOUT_S
-from interlock.state.errors import StoreError
 
 
 def sha256_hex(data: bytes) -> str:
@@ -46,6 +45,23 @@ class JsonFormat(NamedTuple):
         if self.short_numbers:
             values = [int(v) if isinstance(v, float) and v.is_integer() else v for v in values]
         return sha256_hex(json.dumps(values).encode())
+
+
+class Dialect(NamedTuple):
+    """What the two databases don't say alike."""
+
+    json_field: str
+    """A text field of a JSON column: `column`, `field`."""
+    now: str
+    """Seconds since the epoch, with a fraction."""
+    second: str
+    """When this second began, in seconds since the epoch."""
+    day: str
+    """When this day began, UTC, in whole seconds since the epoch."""
+    month: str
+    next_month: str
+    lock_counts: str = ""
+    """Lets nobody else count until the commit; empty where writers take turns."""
 
 
 Values = Sequence[object]
@@ -97,10 +113,6 @@ class BufferedCheckpoints(Protocol):
 
 CHECKPOINTS = frozenset(("checkpoints", "writes"))
 """The tables of buffered checkpoints."""
-NO_SERVER_MESSAGE = (
-    "Workers drive runs that are in PostgreSQL, and this store is a file. Name the database with "
-    "INTERLOCK_STORE=postgresql://USER@HOST/DATABASE, and set it up with: interlock fleet init"
-)
 
 
 class Column(NamedTuple):
@@ -129,6 +141,7 @@ class Connection(ABC):
     """Ends a query whose rows nobody else may change before the commit; empty where writers take turns."""
     change_lock: ClassVar[str] = ""
     """As `row_lock`, for rows that this connection changes."""
+    dialect: ClassVar[Dialect]
     json_form: ClassVar[JsonFormat]
     """How records of the audit write JSON."""
     reads: ClassVar[tuple[str, ...]] = ("select", "with")
@@ -198,9 +211,9 @@ class Connection(ABC):
     def close(self) -> None: ...
 
     @property
+    @abstractmethod
     def jobs(self) -> "Jobs":
-        """Raises `StoreError` for a database whose runs no worker drives."""
-        raise StoreError(NO_SERVER_MESSAGE)
+        """The store's queue."""
 
     def execute(self, sql: str, values: Values = (), /, *, tables: Collection[str] | None = None) -> Rows:
         """Query. `tables`: those that it reads, where a driver's other waiting rows shall go on waiting."""

@@ -12,7 +12,15 @@ from typing import Any, NamedTuple, cast
 from zoneinfo import ZoneInfo
 
 from interlock.engine.store.connection import Connection
-from interlock.engine.store.jobs import ASKED, DRIVE, LEVEL, NOT_ASKED, PASSES, Job, PossiblyAbandonedRun
+from interlock.engine.store.jobs import (
+    ASKED,
+    LEVEL,
+    NOT_ASKED,
+    Job,
+    PossiblyAbandonedRun,
+    WakeKind,
+    passes_sql,
+)
 from interlock.engine.store.leases import revoke_lease
 from interlock.engine.store.runs import (
     IS_SUBTASK,
@@ -22,7 +30,7 @@ from interlock.engine.store.runs import (
     set_run_error,
     stopped_run_error,
 )
-from interlock.state.errors import ConfigError, StoreError, UserError
+from interlock.state.errors import StoreError, UserError
 
 _OF_HOST = "host:"
 
@@ -42,7 +50,13 @@ def host_queue_name() -> str:
 
 
 def enqueue_run(
-    conn: Connection, run: str, queue: str, after_s: int = 0, deaths: int = 0, model: str | None = None
+    conn: Connection,
+    run: str,
+    queue: str,
+    after_s: int = 0,
+    deaths: int = 0,
+    model: str | None = None,
+    why: WakeKind = "run",
 ) -> None:
     """Inside a transaction: let a worker of this queue drive the run; nothing if its job waits already.
 
@@ -57,7 +71,12 @@ def enqueue_run(
     args = {"run": run, "steps": steps, "deaths": deaths}
     args |= {"user": whose.user, "workflow": whose.workflow}
     conn.jobs.enqueue_job_unless_waiting(
-        DRIVE, run, queue, args | ({} if model is None else {"model": model, "waits": 1}), priority, at
+        why if model is None else "limit",
+        run,
+        queue,
+        args | ({} if model is None else {"model": model, "waits": 1}),
+        priority,
+        at,
     )
 
 
@@ -109,7 +128,7 @@ def enqueue_run_if_worker_driven(
 
     `if_due`: not if it was cancelled or waits for a person. One that is done may have to be delivered.
     """
-    due = f"r.status <> 'cancelled' and {_MAY_GO_ON}" if if_due else "true"
+    due = f"r.status <> 'cancelled' and {_may_go_on_sql(conn)}" if if_due else "true"
     row = conn.execute(f"select r.queue from runs r where r.run = $1 and {due}", (run,)).fetchone()
     if row and row[0]:
         if not if_due:
@@ -179,12 +198,18 @@ def _count_steps(conn: Connection, run: str) -> int:
 
 def is_run_due(conn: Connection, run: str) -> bool:
     """Whether it isn't over, and waits for no person."""
-    return bool(conn.execute(f"select 1 from runs r where r.run = $1 and {_IS_DUE}", (run,)).fetchone())
+    due = f"r.status not in ('done', 'cancelled') and {_may_go_on_sql(conn)}"
+    return bool(conn.execute(f"select 1 from runs r where r.run = $1 and {due}", (run,)).fetchone())
 
 
 def can_run_continue(conn: Connection, run: str) -> bool:
     """Whether nobody stopped it, and it waits for no person; it may be done, and not delivered yet."""
-    return bool(conn.execute(f"select 1 from runs r where r.run = $1 and {_MAY_GO_ON}", (run,)).fetchone())
+    sql = f"select 1 from runs r where r.run = $1 and {_may_go_on_sql(conn)}"
+    return bool(conn.execute(sql, (run,)).fetchone())
+
+
+def _may_go_on_sql(conn: Connection) -> str:
+    return f"{passes_sql(conn.dialect.json_field)} and {NOT_ASKED}"
 
 
 def mark_due_run_stopped(conn: Connection, run: str, kind: str) -> None:
@@ -237,13 +262,10 @@ with recursive family (run) as (
 )
 select cast(sum((select count(*) from step_rows s where s.run = f.run)) as bigint) from family f
 """
-_MAY_GO_ON = f"{PASSES} and {NOT_ASKED}"
-_IS_DUE = f"r.status not in ('done', 'cancelled') and {_MAY_GO_ON}"
 _REQUESTS = (
     "select count(*) from approvals a join runs r on r.run = a.run "
     f"where {ASKED} and r.status not in ('done', 'failed', 'cancelled')"
 )
-START = "interlock.start"
 _DEATHS = 3
 _AGAIN_S = 2
 _EXPECTED = "Expected minute hour day month weekday, in quotes: '30 2 * * 1-5'; or @hourly, @daily, @weekly."
@@ -276,10 +298,8 @@ def next_cron_time(cron: str, zone: str, moment: datetime) -> datetime:
 
     Raises `UserError` for a line or a time zone that can't be used.
     """
-    try:
-        from croniter import CroniterBadDateError, croniter
-    except ImportError as error:
-        raise ConfigError("Schedules need the extra `fleet`. Run: interlock install fleet") from error
+    from croniter import CroniterBadDateError, croniter  # only for who has a schedule
+
     try:
         there = ZoneInfo(zone)
     except (ValueError, OSError, LookupError) as error:
@@ -342,7 +362,9 @@ def enqueue_schedule_start(
     at = database_time_after(conn, after_s)
     at = schedule.next_time_after(at) if due is None else at
     args = {"schedule": schedule.name, "due": due or int(at.timestamp()), "deaths": deaths}
-    conn.jobs.enqueue_job_unless_waiting(START, _schedule_lock(schedule.name), schedule.queue, args, at=at)
+    conn.jobs.enqueue_job_unless_waiting(
+        "schedule", _schedule_lock(schedule.name), schedule.queue, args, at=at
+    )
     return at
 
 
@@ -366,7 +388,7 @@ def retry_or_skip_schedule_start(conn: Connection, name: str, due: int, deaths: 
 
 def requeue_lost_schedule_starts(conn: Connection, stalled_s: float) -> None:
     """Inside a transaction: try again what workers that are gone were starting, and plan what has no job."""
-    for job in conn.jobs.remove_abandoned_jobs(START, stalled_s):
+    for job in conn.jobs.remove_abandoned_jobs("schedule", stalled_s):
         retry_or_skip_schedule_start(conn, job["schedule"], job["due"], 0)
     for schedule, _ in list_schedules_with_next_times(conn):
         if not conn.jobs.has_unfinished_job(_schedule_lock(schedule.name)):

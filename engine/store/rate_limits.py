@@ -1,6 +1,6 @@
 """rate_limits: what users, workflows and models may use over all workers, and what they used, by the database's clock.
 
-Only a store in PostgreSQL has these tables. A limit of `*` holds for each one that has no limit of its own.
+A limit of `*` holds for each one that has no limit of its own.
 """
 
 import json
@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from interlock.engine.store.connection import Connection
-from interlock.engine.store.jobs import DRIVE, HELD
+from interlock.engine.store.jobs import HELD
 from interlock.engine.store.queue import (
     Submission,
     compute_priority_and_steps,
@@ -26,8 +26,6 @@ from interlock.services.models.model_table import Prices, request_cost_usd
 from interlock.state.messages import Usage
 
 EACH = "*"
-_ONE_COUNT = 0x1A7E_0003
-"""Advisory lock of whoever counts: nobody else reads the figures before its commit."""
 _KEPT_S = 61
 """Seconds that a second counts from its beginning: what came at its end is used for 60 s, too."""
 
@@ -73,41 +71,38 @@ class Wait(NamedTuple):
 
 
 _FIGURES = tuple(name for name in Limit._fields if name not in ("kind", "name"))
-_PERIODS = "(values ('day'), ('month')) as p (period)"
-_NOW = "extract(epoch from clock_timestamp())"
-_SECOND = f"cast(floor({_NOW}) as bigint)"
-_BEGAN = "date_trunc(p.period, clock_timestamp() at time zone 'UTC')"
-_SINCE = f"cast(extract(epoch from {_BEGAN}) as bigint)"
-_USED = f"""
-select u.kind, u.name, p.period,
-       cast(extract(epoch from {_BEGAN} + cast('1 ' || p.period as interval)
-                    - clock_timestamp() at time zone 'UTC') as double precision),
-       coalesce(l.requests, 0), coalesce(l.tokens, 0), coalesce(l.usd, 0.0)
-from (values {{}}) as u (kind, name) cross join {_PERIODS}
-left join limit_use l on l.kind = u.kind and l.name = u.name and l.period = p.period and l.since = {_SINCE}
+_USED = """
+with wanted (kind, name) as (values {names}),
+periods (period, since, until) as (values ('day', {day}, {day} + 86400), ('month', {month}, {next_month}))
+select u.kind, u.name, p.period, p.until - {now}, coalesce(l.requests, 0), coalesce(l.tokens, 0), coalesce(l.usd, 0.0)
+from wanted u cross join periods p
+left join limit_use l on l.kind = u.kind and l.name = u.name and l.period = p.period and l.since = p.since
 union all
-select kind, name, 'minute', cast(since + {_KEPT_S} - {_NOW} as double precision), requests, tokens, 0.0
-from limit_seconds where (kind, name) in (values {{}}) and since > {_SECOND} - {_KEPT_S}
+select kind, name, 'minute', since + {kept_s} - {now}, requests, tokens, 0.0
+from limit_seconds where (kind, name) in (values {names}) and since > {second} - {kept_s}
+"""
+_COUNT_SECOND = """
+with wanted (kind, name) as (values {names})
+insert into limit_seconds (kind, name, since, requests, tokens)
+select kind, name, {second}, cast($1 as bigint), cast($2 as bigint) from wanted where true
+on conflict (kind, name, since) do update
+set requests = limit_seconds.requests + excluded.requests, tokens = limit_seconds.tokens + excluded.tokens
+"""
+_FORGET_SECONDS = """
+delete from limit_seconds where (kind, name) in (values {names}) and since < {second} - {kept_s}
 """
 _ADDED = ", ".join(
     f"{name} = case when excluded.since > limit_use.since then 0 else limit_use.{name} end + excluded.{name}"
     for name in ("requests", "tokens", "usd")
 )
-_COUNT = f"""
-with turn as materialized (select pg_advisory_xact_lock({_ONE_COUNT})), now_used as (
-    insert into limit_seconds (kind, name, since, requests, tokens)
-    select u.kind, u.name, {_SECOND}, cast($1 as bigint), cast($2 as bigint)
-    from turn cross join (values {{}}) as u (kind, name)
-    on conflict (kind, name, since) do update
-    set requests = limit_seconds.requests + excluded.requests, tokens = limit_seconds.tokens + excluded.tokens
-), over as (
-    delete from limit_seconds where (kind, name) in (values {{}}) and since < {_SECOND} - {_KEPT_S}
-)
+_COUNT_PERIODS = f"""
+with wanted (kind, name) as (values {{names}}),
+periods (period, since) as (values ('day', {{day}}), ('month', {{month}}))
 insert into limit_use (kind, name, period, since, requests, tokens, usd)
-select u.kind, u.name, p.period, {_SINCE}, cast($1 as bigint), cast($2 as bigint), cast($3 as double precision)
-from turn cross join (values {{}}) as u (kind, name) cross join {_PERIODS}
-on conflict (kind, name, period) do update
-set {_ADDED}, since = greatest(limit_use.since, excluded.since)
+select kind, name, period, since, cast($1 as bigint), cast($2 as bigint), cast($3 as double precision)
+from wanted cross join periods where true
+on conflict (kind, name, period) do update set {_ADDED},
+since = case when excluded.since > limit_use.since then excluded.since else limit_use.since end
 """
 
 
@@ -156,7 +151,8 @@ def list_limits(conn: Connection) -> list[Limit]:
 def list_applicable_limits(conn: Connection, names_by_kind: Mapping[str, str]) -> list[Limit]:
     """The limits of these: kind → name. Each is named after whom it holds for."""
     pairs = [(kind, name) for kind, known in names_by_kind.items() for name in (known, EACH)]
-    query = f"select kind, name, {', '.join(_FIGURES)} from limits where (kind, name) in ({_pair_placeholders(pairs)})"
+    places = _pair_placeholders(pairs)
+    query = f"select kind, name, {', '.join(_FIGURES)} from limits where (kind, name) in (values {places})"
     found = {row[:2]: Limit(*row) for row in conn.execute(query, [part for pair in pairs for part in pair])}
     own = [found.get((kind, name)) or found.get((kind, EACH)) for kind, name in names_by_kind.items()]
     return [limit._replace(name=names_by_kind[limit.kind]) for limit in own if limit]
@@ -165,18 +161,34 @@ def list_applicable_limits(conn: Connection, names_by_kind: Mapping[str, str]) -
 def read_limit_use(conn: Connection, limits: Sequence[Limit]) -> dict[tuple[str, str, str], list[Use]]:
     """Kind, name and period (minute, day, month) → what was used in it; `minute`: of the last 60 s, by second."""
     names = [part for limit in limits for part in limit[:2]]
-    places = _pair_placeholders(limits)
+    sql = _format_sql(conn, _USED, _pair_placeholders(limits))
     found: dict[tuple[str, str, str], list[Use]] = {}
-    for kind, name, period, *use in conn.execute(_USED.format(places, places), names).fetchall():
+    for kind, name, period, *use in conn.execute(sql, names).fetchall():
         found.setdefault((kind, name, period), []).append(Use(*use))
     return found
 
 
 def add_limit_use(conn: Connection, limits: Sequence[Limit], requests: int, tokens: int, usd: float) -> None:
     """Add to what is used of the periods of now."""
-    places, names = _pair_placeholders(limits, 4), [part for limit in limits for part in limit[:2]]
-    count_use = _COUNT.format(places, places, places)
-    conn.run_write_statement(count_use, (requests, tokens, usd, *names), ("limit_seconds", "limit_use"))
+    names = [part for limit in limits for part in limit[:2]]
+    _lock_counts(conn)
+    for sql, values, table in (
+        (_COUNT_SECOND, (requests, tokens), "limit_seconds"),
+        (_FORGET_SECONDS, (), "limit_seconds"),
+        (_COUNT_PERIODS, (requests, tokens, usd), "limit_use"),
+    ):
+        places = _pair_placeholders(limits, len(values) + 1)
+        conn.run_write_statement(_format_sql(conn, sql, places), (*values, *names), (table,))
+
+
+def _lock_counts(conn: Connection) -> None:
+    """With the next commit: nobody else reads or writes what was used before that."""
+    if lock := conn.dialect.lock_counts:
+        conn.run_write_statement(lock, (), ("limit_seconds",))
+
+
+def _format_sql(conn: Connection, sql: str, names: str) -> str:
+    return sql.format(names=names, kept_s=_KEPT_S, **conn.dialect._asdict())
 
 
 def find_request_wait(
@@ -279,7 +291,7 @@ class CallLimiter:
             whose = in_dollars[0].label
             return Wait(whose, f"The limit of {whose} in US dollars needs the price of {model!r}", None)
         usd = request_cost_usd(prices, Usage(input=tokens)) if prices else 0.0
-        self.conn.execute(f"select pg_advisory_xact_lock({_ONE_COUNT})")
+        _lock_counts(self.conn)
         if wait := find_request_wait(self.conn, limits, tokens, usd):
             return wait
         add_limit_use(self.conn, limits, 1, tokens, usd)
@@ -424,7 +436,7 @@ def enqueue_server_turn(
     if after_s is not None:
         args |= {"waits": 1}  # a change of limits lets it look at once
         at = database_time_after(conn, after_s)
-    conn.jobs.enqueue_job_unless_waiting(DRIVE, run, server, args, priority, at)
+    conn.jobs.enqueue_job_unless_waiting("run" if at is None else "limit", run, server, args, priority, at)
     return True
 
 

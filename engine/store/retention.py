@@ -167,10 +167,10 @@ def remove_run_and_report_refused_paths(home: Path, run: str) -> list[str]:
             unnamed = {*paths} - filter_files_named_by_any_run(conn, store.outputs, paths)
             for name in unnamed:
                 remove_file_if_older_than(paths[name], last)
+            for kind in ("plans", "patches", "commits"):
+                delete_blobs_of_owner(conn, kind, run)
             if conn.blobs:
                 delete_outputs_stored_before(conn, unnamed, last)
-                for kind in ("plans", "patches", "commits"):
-                    delete_blobs_of_owner(conn, kind, run)
                 for name in lonely:
                     delete_blobs_of_owner(conn, "snapshots", name)
     delete_separate_api_rows_of_run(home, run)

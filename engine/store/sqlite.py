@@ -8,13 +8,14 @@ from importlib.resources import files
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from interlock.engine.store.audit import AuditWriter, is_audited, start_audit_chain
 from interlock.engine.store.connection import (
     Adapter,
     Column,
     Connection,
+    Dialect,
     FetchedRows,
     JsonFormat,
     Rows,
@@ -24,6 +25,9 @@ from interlock.engine.store.tables import Write
 from interlock.services.files import disk
 from interlock.services.files.disk import ensure_private_file
 from interlock.state.errors import StoreError
+
+if TYPE_CHECKING:
+    from interlock.engine.store.wakes import Wakes
 
 _KINDS = {"text": str, "blob": bytes, "integer": int, "int": int, "real": (int, float)}
 """As declared, and as SQLite declares columns of a table that a query made: `int`."""
@@ -37,6 +41,14 @@ class SqliteConnection(Connection):
     errors = (sqlite3.Error,)
     reads = ("select", "with", "pragma", "explain")
     json_form = JsonFormat((",", ":"), short_numbers=False)
+    dialect = Dialect(
+        json_field="json_extract({column}, '$.{field}')",
+        now="((julianday('now') - 2440587.5) * 86400)",
+        second="cast(strftime('%s', 'now') as integer)",
+        day="cast(strftime('%s', 'now', 'start of day') as integer)",
+        month="cast(strftime('%s', 'now', 'start of month') as integer)",
+        next_month="cast(strftime('%s', 'now', 'start of month', '+1 month') as integer)",
+    )
 
     def __init__(self, path: Path, conn: sqlite3.Connection, *, buffers: bool = False) -> None:
         super().__init__(buffers=buffers)
@@ -110,6 +122,12 @@ class SqliteConnection(Connection):
         """Inside the migration: begin the audit's chain."""
         self._audit = start_audit_chain(self, self._path)
 
+    @property
+    def jobs(self) -> "Wakes":
+        from interlock.engine.store.wakes import Wakes  # only for who has a queue
+
+        return Wakes(self, self._path.parent)
+
     def close(self) -> None:
         """A thread that a drive left behind can't use it any more: `ProgrammingError`."""
         with self.write_lock:
@@ -148,7 +166,7 @@ def _name_parameters_by_number(values: Values) -> dict[str, object]:
     return {str(number): value for number, value in enumerate(values, 1)}
 
 
-SCHEMA_VERSION = 18
+SCHEMA_VERSION = 19
 """`PRAGMA user_version`; increases with every change an older Interlock can't read."""
 ADDED_COLUMNS = (
     (6, "approvals", "number", "integer", "rowid"),
@@ -306,6 +324,11 @@ class Sqlite(Adapter):
         with suppress(sqlite3.OperationalError):  # busy
             conn.execute_raw("vacuum")
             conn.execute_raw("pragma wal_checkpoint(truncate)")
+
+
+def is_schema_newer_than_program(conn: Connection) -> bool:
+    """Return whether a newer program has changed the schema: this one may end what it began, and begins nothing."""
+    return conn.execute("pragma user_version").fetchone()[0] > SCHEMA_VERSION
 
 
 def _has_table(conn: Connection, name: str) -> bool:

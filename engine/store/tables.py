@@ -169,13 +169,15 @@ TABLES = (
 OTHER_TABLES = (
     Table("step_kinds", ("kind",), waits=True),
     Table("audit", ("seq",)),
-    # Of a store on a server.
-    Table("store_version", ("version",)),
-    Table("blobs", ("name", "part"), owner="owner", waits=True),
     Table("limits", ("kind", "name")),
     Table("limit_use", ("kind", "name", "period"), waits=True),
     Table("limit_seconds", ("kind", "name", "since"), waits=True),
     Table("schedules", ("name",)),
+    Table("blobs", ("name", "part"), owner="owner", waits=True),
+    # Of a store in a file.
+    Table("wakes", ("id",)),
+    # Of a store on a server.
+    Table("store_version", ("version",)),
     # Of a replay's store: what it may know of the run, and which of that it has used.
     Table("recorded_hooks", ("run", "event", "key", "hook")),
     Table("recorded_servers", ("run", "asked")),

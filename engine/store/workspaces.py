@@ -1,7 +1,7 @@
 """workspaces: where the files of a run are, and the changes of its rows when another folder or host takes them over."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -67,6 +67,8 @@ def find_first_snapshot(conn: Connection, run: str) -> str:
 def _list_stored_snapshots(conn: Connection, run: str) -> list[tuple[float, int, str, str]]:
     """Time, place in the run, name and base of each snapshot of the run's folder."""
     runs = _list_runs_in_same_clone(conn, run)
+    if not conn.blobs:
+        return _list_snapshots_in_files(conn, run, runs)
     query = (
         f"select s.at, s.seq, b.name, b.base from snapshots s join blobs b on b.part = 0 "
         f"and b.name in ('snapshots/' || s.before, 'snapshots/' || s.after) where s.run in {json_keys_subquery_sql()}"
@@ -76,6 +78,19 @@ def _list_stored_snapshots(conn: Connection, run: str) -> list[tuple[float, int,
         by_person = "select $1, 0, name, base from blobs where part = 0 and name = $2"
         rows += conn.execute(by_person, (unix_time(), f"snapshots/{changed}")).fetchall()
     return [(at, seq, name.removeprefix("snapshots/"), base) for at, seq, name, base in rows]
+
+
+def _list_snapshots_in_files(
+    conn: Connection, run: str, runs: Sequence[str]
+) -> list[tuple[float, int, str, str]]:
+    """As `_list_stored_snapshots`, of a store whose snapshots are in files: a call's second continues its first."""
+    query = f"select at, seq, before, after from snapshots where run in {json_keys_subquery_sql()}"
+    found: list[tuple[float, int, str, str]] = []
+    for at, seq, before, after in conn.execute(query, (encode_json_keys_parameter(runs),)).fetchall():
+        found += [(at, seq, before, ""), *([(at, seq, after, before)] if after and after != before else [])]
+    if changed := read_repository_option(conn, run).get("changed"):
+        found.append((unix_time(), 0, changed, ""))
+    return found
 
 
 def record_snapshot_of_person_changes(conn: Connection, run: str, commit: str, *, elsewhere: bool) -> None:

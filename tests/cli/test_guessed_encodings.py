@@ -47,7 +47,7 @@ def test_where_edits_need_no_approval_the_first_with_a_guess_does_and_a_replay_a
     ]
     put(tmp_path / "script.json", replies)
     first = run("-p", "go", "--approval-mode", "auto_edit", "-m", f"script:{tmp_path / 'script.json'}")
-    assert (first.code, "file is gb18030 is only a guess" in first.out + first.err) == (75, True)
+    assert (first.code, "needs an encoding that a person confirmed" in first.out + first.err) == (75, True)
     assert run("replay", "latest").code == 0  # up to the request that is open
     assert run("resume", "latest", "--approve", "all").code == 0
     assert (tmp_path / "work/b.txt").read_bytes() == GBK.replace(b"20", "20度".encode("gbk"))
