@@ -19,6 +19,9 @@ _ENDS = " \t\r\n\"'`,\u2018\u2019\u201c\u201d"
 """What a model puts around a name, or behind it in a list."""
 _ALIKE = {ord("\u2018"): "'", ord("\u2019"): "'", ord("\u201c"): '"', ord("\u201d"): '"'}
 
+_SPELLED_OTHERWISE = frozenset(" '\"\\;`K")
+"""Characters of ASCII that others fold to: `K` is also the sign for kelvin, `;` and the backtick are also Greek."""
+
 
 def format_file_name(name: str) -> str:
     """Return a name or path as printable text, which `parse_file_name` turns back."""
@@ -60,6 +63,11 @@ def fold_written_name(name: str) -> str:
     name = _OCTAL.sub(lambda found: f"\\x{int(found[1], 8):02x}", name.replace("\\\\x", "\\x"))
     name = unicodedata.normalize("NFC", parse_file_name(name)).translate(_ALIKE)
     return "".join(" " if unicodedata.category(c) == "Zs" else c for c in name)
+
+
+def has_one_spelling(name: str) -> bool:
+    """Return whether `fold_written_name` returns this name for no other one."""
+    return name.isascii() and name.isprintable() and _SPELLED_OTHERWISE.isdisjoint(name)
 
 
 def strip_odd_ends(name: str) -> str:

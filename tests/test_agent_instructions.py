@@ -1,5 +1,6 @@
 """test_agent_instructions: other agents' memory and rule files reach the model as they are, once, and under trust."""
 
+import os
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -12,8 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from places import Place
 
+from interlock.services.context.agents import load_agents
+from interlock.services.context.definition_files import Folders
 from interlock.services.context.imports import ImportExpansion, find_import_targets
+from interlock.services.context.instructions import load_instructions
 from interlock.services.context.rule_conditions import matches_patterns
+from interlock.services.context.skills import load_skills
+from interlock.state.settings import ContextSettings
 
 Shown = Callable[..., str]
 
@@ -153,6 +159,43 @@ def test_imports_never_raise_repeat_or_leave_the_project(source: str, other: str
         assert text.count("<!-- from ") <= len(expansion.seen) - 1
         if not [*find_import_targets(source)]:
             assert text == source or text in (other, other + "!", "@M.md")
+
+
+_LINKS = (
+    *("AGENTS.md", "CLAUDE.md", ".claude", ".claude/rules", ".claude/skills", ".agents/skills"),
+    ".claude/agents/a.md",
+)
+_TARGETS = (
+    *("../out", "../out/AGENTS.md", "../../out", "docs", "../docs", "docs/AGENTS.md", ".", ".."),
+    *("AGENTS.md", "gone"),
+)
+
+
+@given(st.dictionaries(st.sampled_from(_LINKS), st.sampled_from(_TARGETS), max_size=4))
+def test_no_links_lead_out_of_the_repository_or_end_a_search(links: dict[str, str]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder).resolve() / "repo"
+        for base, text in ((root / "docs", "INSIDE"), (root.parent / "out", "OUTSIDE")):
+            front = f"---\nname: x\ndescription: {text}\n---\n{text}"
+            tree(
+                base,
+                {"AGENTS.md": front, "s/SKILL.md": front, "skills/s/SKILL.md": front, "rules/r.md": front},
+            )
+        put(root / ".git/HEAD", "ref: refs/heads/main\n")
+        for name, target in links.items():
+            if not os.path.lexists(root / name) and (root / name).parent.resolve().is_relative_to(root):
+                (root / name).parent.mkdir(parents=True, exist_ok=True)
+                (root / name).symlink_to(target)
+        home = root.parent / "home"
+        loaded = load_instructions([root], home, ContextSettings.default(), trusted=True)
+        folders = Folders(root, home, trusted=True)
+        skills, agents = load_skills(folders).by_name, load_agents(folders).by_name
+        shown = [*(file.text for file in (*loaded.memory, *loaded.rules))]
+        shown += [
+            *(skill.description for skill in skills.values()),
+            *(a.system_prompt for a in agents.values()),
+        ]
+        assert not any("OUTSIDE" in text for text in shown)
 
 
 @pytest.mark.parametrize(

@@ -202,9 +202,11 @@ def test_no_kind_of_file_reaches_the_model_before_trust_nor_after_it_without_a_r
 
     def see() -> str:
         """What a model of the main loop and one of the task loop are told."""
-        task = run("run", "system-prompt", "flavour=task", "mode=code", "-o", "json")
+        asked = json.dumps({"flavour": "task", "mode": "code"})
+        task = run("run", "system-prompt", "--input", asked, "-o", "json")
         main = run("run", "context", "prompt=go", "-o", "json")
-        _, said = go(run, tmp_path, more=("-y",))
+        code, said = go(run, tmp_path, more=("-y",))
+        assert (task.code, main.code, code) == (0, 0, 0)
         return task.out + main.out + main.err + said
 
     before = see()

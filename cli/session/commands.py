@@ -10,7 +10,7 @@ from typing import Any
 from rich.table import Table
 
 from interlock.cli.completions import complete_last_word
-from interlock.cli.other_programs import SLASH_COMMANDS
+from interlock.cli.other_programs import SLASH_COMMANDS, SUBCOMMANDS
 from interlock.cli.render.workflow_results import blank_already_shown_text
 from interlock.cli.session import command_actions
 from interlock.cli.session.command_actions import Complete, Run, build_choice_command
@@ -328,6 +328,9 @@ _LISTED = (
     SlashCommand("theme [NAME]", "Show or choose the colours", *build_choice_command("theme")),
     _build_plain_command("vim", "Turn vi keys on or off", command_actions.toggle_and_save_vi_keys),
     _build_plain_command(
+        "detach", "Leave the session; a worker goes on with the run", command_actions.detach_run
+    ),
+    _build_plain_command(
         "quit",
         "Leave the session; the run can be resumed",
         lambda session: session.leave_session(),
@@ -417,7 +420,7 @@ def resolve_slash_command(session: Session, name: str) -> SlashCommand:
 def require_no_other_programs_words(name: str, arguments: str) -> None:
     """Raise `UserError` for a command of ours with another agent's word after it: `/chat save one`."""
     words = " ".join([name, *arguments.split()[:1]])
-    if " " in words and (theirs := SLASH_COMMANDS.get(words)):
+    if " " in words and (theirs := SLASH_COMMANDS.get(words) or SUBCOMMANDS.get(words)):
         raise UserError(f"No command '/{words}'. {theirs}.")
 
 

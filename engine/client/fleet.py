@@ -181,6 +181,12 @@ def submission_options(
     return {"user": user or current_account_name(), "priority": priority, **shell}
 
 
+def with_host_queue(options: Options) -> Options:
+    """Options with which a run is left to the workers of this host. Raises `UserError` without a queue."""
+    submitted = submission_options(options.home, 0, env=options.env)
+    return replace(options, queue=Fleet(options.home).host_queue_name(), submitted=submitted)
+
+
 def parse_schedule_option(name: str, cron: str, zone: str) -> dict[str, str]:
     """`Options.schedule`. Raises `UserError` for a name, a cron line or a time zone that can't be used."""
     if name and not _NAME.fullmatch(name):

@@ -178,12 +178,12 @@ def _check_language_servers(configuration: "Configuration") -> Finding:
     env, root = configuration.environment.values, configuration.sources.root
     names = [one.name for one in ServerFinder(servers, [root], env.get("PATH", "")).list_installed()]
     if not tools.diagnostics or not names:
-        off = "tools.diagnostics is off" if not tools.diagnostics else "none installed for this folder"
-        return Finding("ok", "language servers", f"{off}: edits aren't checked by any")
+        off = "tools.diagnostics is off" if not tools.diagnostics else "none is installed"
+        return Finding("ok", "lsp", f"no language server checks edits: {off}")
     if not configuration.is_workspace_trusted:
         why = "not started; the folder isn't trusted (interlock trust)"
-        return Finding("note", "language servers", f"{', '.join(names)}: {why}")
-    return Finding("ok", "language servers", f"{', '.join(names)}: check edits")
+        return Finding("note", "lsp", f"{', '.join(names)}: {why}")
+    return Finding("ok", "lsp", f"{', '.join(names)}: check edits")
 
 
 def _check_snapshots(root: Path, settings: "Settings") -> Finding:

@@ -27,6 +27,7 @@ from interlock.state.errors import ConfigError, UserError
 from interlock.state.file_names import (
     fold_written_name,
     format_file_name,
+    has_one_spelling,
     quote_name,
     quote_path,
     strip_odd_ends,
@@ -420,8 +421,10 @@ class FolderWorkspace:
 
 
 def _find_names_alike(directory: str, name: str) -> list[str]:
-    """Return the names in a directory that a model may have meant by `name`; those that need no quotes, commas or
-    blanks removed from its ends before others."""
+    """Return the names in a directory that a model may have meant by `name`, which is none of them; those that need no
+    quotes, commas or blanks removed from its ends before others."""
+    if has_one_spelling(name) and strip_odd_ends(name) == name:  # listing 20,000 names takes some 17 ms
+        return []
     written = fold_written_name(name)
     try:
         names = os.listdir(directory)  # noqa: PTH208

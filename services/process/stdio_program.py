@@ -4,7 +4,7 @@ import asyncio
 import os
 from collections import deque
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from interlock.services.process.supervisor_client import GRACE_S, SupervisedCommand, wait_until_readable
@@ -81,6 +81,9 @@ class StdioProgram:
         else:
             code = self._child.exit_code
             how = "it closed its output" if code is None else f"it ended with code {code}"
+        with suppress(BlockingIOError):  # what `collect_stderr_tail` hasn't had its turn to read
+            while chunk := os.read(self._pipes.errors, _CHUNK):
+                self._stderr_kept.append(chunk)
         text = b"".join(self._stderr_kept)[-_ERRORS:].decode(errors="replace").strip()
         return f"{how}: {text.splitlines()[-1]}" if text else how
 

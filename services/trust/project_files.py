@@ -54,7 +54,7 @@ def list_files_needing_trust(
     found += load_dotenv(start=root, home=home, env={}, trusted=False).ignored
     found += list_workspace_rule_files(root, home)
     files = [ProjectFile(file, tuple(describe_file_effects(file))) for file in found]
-    more = [*_list_definition_files(root, home), *_list_waiting_instructions(root, home, settings)]
+    more = [*_list_waiting_instructions(root, home, settings), *_list_definition_files(root, home)]
     return [*files, *map(ProjectFile, more)]
 
 

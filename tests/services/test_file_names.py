@@ -15,7 +15,13 @@ from escapes.desk import Desk
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from interlock.state.file_names import format_file_name, parse_file_name, quote_path
+from interlock.state.file_names import (
+    fold_written_name,
+    format_file_name,
+    has_one_spelling,
+    parse_file_name,
+    quote_path,
+)
 
 ACCENTED = st.text("eéèñöåçがＡﬁ한ệ\u0301\u0308 ab", min_size=1, max_size=8).map(lambda name: f"x{name}x")
 FORM = st.sampled_from(["NFC", "NFD"])
@@ -157,3 +163,11 @@ def test_names_in_private_places_stay_closed_however_they_are_written(desk: Desk
         answered = desk.call(tool, file_path=form.format(".env"), **args)
         assert answered.error, answered.content
     assert (desk.root / ".env").read_text() == "secret\n"
+
+
+def test_a_name_that_is_said_to_have_one_spelling_has_one() -> None:
+    beyond_ascii = map(chr, (*range(128, 0xD800), *range(0xE000, 0x10000)))  # those after it fold to none
+    read = {*map(fold_written_name, beyond_ascii)}
+    read |= {fold_written_name(f"\\{escape}") for escape in ("x0a", "x5c", "x7f", "012", "101", "134", "x41")}
+    assert not [text for text in read if has_one_spelling(text)]
+    assert has_one_spelling("a-b_c.d(e)[f]{g},0~!@#$%^&+=") and not has_one_spelling("it's")

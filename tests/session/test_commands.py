@@ -20,6 +20,7 @@ def test_what_there_is_is_listed_and_what_isnt_gets_a_hint(folder: Path, opens: 
         terminal.sends("/nothing", "No command '/nothing'.", "/help")
         terminal.sends("/odd", "Command '/odd' can't be used", "Invalid value")
         terminal.sends("/chat save one", "Every conversation is saved already.", "/resume")
+        terminal.sends("/mcp login docs", "Sign in with: ")
         terminal.sends("/config", "Settings are in ~/.interlock/settings.json")
         terminal.sends("/loop 5m check it", "Let workers start runs at")  # not /loops
         terminal.sends("/compact the tests", "/compress takes no argument, and 'the tests' was given.")
