@@ -87,14 +87,14 @@ release: $(VENV)/installed-dev ## build sdist and wheel into dist/, checked and 
 ROOMS := $(wildcard */py.typed)
 
 $(VENV)/installed: pyproject.toml setup.py $(ROOMS) | $(BIN)/python
-	@echo "installing into $(VENV): about 80 packages, 120 MB …"
+	@echo "installing into $(VENV): about 80 packages, 240 MB on disk …"
 	@$(call INSTALL_SHOWN,--editable .)
 	@echo "compiling …"
 	@$(COMPILE)
 	@touch $@
 
 $(VENV)/installed-dev: pyproject.toml setup.py $(ROOMS) | $(BIN)/python
-	@echo "installing into $(VENV), with what tests and checks need: about 200 packages …"
+	@echo "installing into $(VENV), with what tests and checks need: about 190 packages …"
 	@$(call INSTALL_SHOWN,--editable '.[dev]')
 	@echo "compiling …"
 	@$(COMPILE)

@@ -233,7 +233,7 @@ async def try_answer(state: RepairState, runtime: Runtime[Deps]) -> RepairState:
 
 def _correct_text(answer: str, before: str, place: Place) -> tuple[str, str]:
     """Return the file with the answer's code, and why there is none; one of them is empty."""
-    code = longest_code_block(answer)
+    code = longest_code_block(answer.rpartition("</think>")[2])  # thoughts hold code, too
     if not code.strip():
         return "", "the answer holds no code"
     after, problem = put_new_version(before, code, place.path, place.name, place.start_line)

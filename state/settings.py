@@ -459,6 +459,8 @@ class GeneralSettings(Section):
     """Approval mode of a run that no flag sets."""
     vim_mode: bool = Field(False, alias="vimMode")
     """Use vi keys in a session."""
+    detach_when_closed: bool = Field(False, alias="detachWhenClosed")
+    """Closing the terminal of a session leaves its run to a worker, as `/detach` does; else the run stops."""
     notify: NotifySettings = Field(default_factory=NotifySettings.default)
 
     @field_validator("default_approval_mode", mode="before")

@@ -22,6 +22,7 @@ from interlock.cli.render.output import (
 from interlock.engine.client import Client, Options, resolve_state_directory
 from interlock.engine.client.active_runs import ActiveRun, list_active_runs
 from interlock.engine.client.cancel import stop_or_cancel_run_by_name
+from interlock.engine.client.fleet import with_host_queue
 from interlock.state.errors import UserError
 
 _SHOWN = 100
@@ -62,9 +63,10 @@ def _choose_and_attach_until_quit(home: Path) -> int:
     from interlock.cli.session.top import TopScreen
 
     read_runs, stop_run = partial(list_active_runs, home, _SHOWN), partial(_stop_run_and_describe, home)
+    start_run = partial(_start_detached_run, home)
     marked = ""
     while True:
-        screen = TopScreen(read_runs, stop_run, marked, color=not os.environ.get("NO_COLOR"))
+        screen = TopScreen(read_runs, stop_run, start_run, marked, color=not os.environ.get("NO_COLOR"))
         marked = asyncio.run(screen.choose_run())
         if not marked:
             return 0
@@ -74,6 +76,12 @@ def _choose_and_attach_until_quit(home: Path) -> int:
 def _stop_run_and_describe(home: Path, run: str) -> str:
     became, row = stop_or_cancel_run_by_name(Options(home=home, door="terminal"), run)
     return _STOPPED[became].format(run=row.run)
+
+
+def _start_detached_run(home: Path, prompt: str) -> str:
+    """Start a run in this folder that a worker drives, and say which."""
+    options = Options(home=home, door="terminal", workspace=Path.cwd(), env=dict(os.environ))
+    return f"New run: {Client(with_host_queue(options)).start_sync('main', {'prompt': prompt}).run}"
 
 
 def _print_runs(runs: list[ActiveRun]) -> None:

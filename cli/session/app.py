@@ -6,6 +6,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
@@ -53,7 +54,7 @@ from interlock.cli.session.theme import DEFAULT, THEMES
 from interlock.engine.client import Decision, Options
 from interlock.engine.client.choices import switch_to_next_approval_mode
 from interlock.engine.client.requests import Request
-from interlock.state.errors import as_bug_error
+from interlock.state.errors import InterlockError, as_bug_error
 from interlock.state.events import NotificationEvent
 
 T = TypeVar("T")
@@ -94,6 +95,8 @@ class App:
         self._live = ANSI("")
         self._painted_at, self._painting_scheduled = 0.0, False
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._is_hung_up = False
+        """The terminal was closed."""
         self.output = BatchedOutput(sys.stdout)
         self.app: Application[None] = Application(
             layout=Layout(self._build_layout(), focused_element=self._input),
@@ -115,8 +118,8 @@ class App:
 
     async def run_until_exit(self, prompt: str, run: str | None) -> None:
         self._loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGHUP):
-            self._loop.add_signal_handler(number, self.end_session)
+        self._loop.add_signal_handler(signal.SIGTERM, self.end_session)
+        self._loop.add_signal_handler(signal.SIGHUP, self._end_hung_up_session)
 
         self._spin = self._loop.call_soon(self.schedule_repaint_if_supported)
         before = get_typeahead(self.app.input)  # typed ahead; goes after the initial prompt
@@ -140,16 +143,23 @@ class App:
         try:
             await self.app.run_async(set_exception_handler=False)
         except EOFError:
-            pass  # the terminal is gone
+            self._is_hung_up = True
         finally:
             for watch in watches:
                 watch.cancel()
+            if self._is_hung_up and self.session.detaches_when_closed and self.session.run:
+                with suppress(InterlockError):  # nobody is there to read it: the run stops
+                    await self.session.detach_run()
             await self.session.close()
             self._figures.close()
             self.output.write_raw(
                 (self._unprinted + self.screen.take_finished_output()).replace("\n", "\r\n")
             )
             self.output.flush()
+
+    def _end_hung_up_session(self) -> None:
+        self._is_hung_up = True
+        self.end_session()
 
     def _report_unhandled_exception(self, _: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         """Show a bug as one line; the session stays usable."""

@@ -176,6 +176,7 @@ async def greet_and_apply_settings(session: Session) -> None:
             session.approval_mode = settings.general.default_approval_mode
         if settings.general.vim_mode:
             get_app().editing_mode = EditingMode.VI
+        session.detaches_when_closed = settings.general.detach_when_closed
         session.screen.show_thoughts = ui.thinking == "full"
         if found := find_theme(ui.theme):
             session.screen.theme = found
@@ -245,6 +246,16 @@ def _run_to_picker_row(row: RunRow) -> Row:
         f"{row.status_text} · {format_age(row.updated)} · {row.run}",
         row.run,
     )
+
+
+async def detach_run(session: Session) -> None:
+    """Leave the run to a worker, and end the session."""
+    await session.detach_run()
+    run = session.required_run
+    session.screen.show_note(
+        f"Run {run} goes on without this session. Open it again with: interlock attach {run}"
+    )
+    session.leave_session()
 
 
 async def start_in_worktree(session: Session, argument: str) -> None:

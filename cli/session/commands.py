@@ -328,6 +328,9 @@ _LISTED = (
     SlashCommand("theme [NAME]", "Show or choose the colours", *build_choice_command("theme")),
     _build_plain_command("vim", "Turn vi keys on or off", command_actions.toggle_and_save_vi_keys),
     _build_plain_command(
+        "detach", "Leave the session; a worker goes on with the run", command_actions.detach_run
+    ),
+    _build_plain_command(
         "quit",
         "Leave the session; the run can be resumed",
         lambda session: session.leave_session(),

@@ -70,6 +70,9 @@ class Terminal(Protocol):
 class Session(Conversation):
     """Use from the painting thread only."""
 
+    detaches_when_closed = False
+    """Whether a worker goes on with the run when the terminal is closed."""
+
     def __init__(self, options: Options, workflow: str, screen: Screen, terminal: "Terminal") -> None:
         super().__init__(options, workflow, _TerminalFrontEnd(screen, terminal))
         self.screen, self.terminal = screen, terminal

@@ -5,10 +5,13 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from prompt_toolkit.application import Application
+from prompt_toolkit.buffer import Buffer
+from prompt_toolkit.filters import Condition
 from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
-from prompt_toolkit.layout import HSplit, Layout, Window
-from prompt_toolkit.layout.controls import FormattedTextControl
+from prompt_toolkit.layout import ConditionalContainer, HSplit, Layout, Window
+from prompt_toolkit.layout.controls import BufferControl, FormattedTextControl
+from prompt_toolkit.layout.processors import BeforeInput
 from prompt_toolkit.output.color_depth import ColorDepth
 
 from interlock.cli.render.output import (
@@ -31,7 +34,7 @@ _LINES_A_RUN = 3
 """What it is; what it does; what it used, and where."""
 _STYLES = {"waiting": "class:asks", "running": "class:running", "queued": "class:dim"}
 _MARKS = {"waiting": "?", "running": "●", "queued": "○"}
-_KEYS = "↑↓ choose · Enter attach · x stop · q quit"
+_KEYS = "↑↓ choose · Enter open · x stop · n new run · q quit"
 
 
 class TopScreen:
@@ -41,27 +44,46 @@ class TopScreen:
         self,
         read_runs: Callable[[], Sequence[ActiveRun]],
         stop_run: Callable[[str], str],
+        start_run: Callable[[str], str],
         marked_run: str,
         color: bool,
     ) -> None:
-        """`stop_run` stops the run of this id, and says what came of it. `marked_run`: the run marked first."""
-        self._read_runs, self._stop_run, self._marked = read_runs, stop_run, marked_run
+        """`stop_run` stops the run of an id, `start_run` starts one with a prompt; both say what came of it.
+
+        `marked_run`: the run marked first.
+        """
+        self._read_runs, self._stop_run, self._start_run = read_runs, stop_run, start_run
+        self._marked = marked_run
         self._runs: Sequence[ActiveRun] = ()
         self._to_confirm = ""
         """The run that is stopped after a `y`."""
         self._note = ""
+        self._list = FormattedTextControl(
+            self._visible_runs,
+            focusable=True,
+            show_cursor=False,
+            key_bindings=self._build_list_key_bindings(),
+        )
+        self._prompt = Buffer(multiline=False)
+        self._prompt_line = BufferControl(
+            self._prompt,
+            [BeforeInput("Prompt of a new run in this folder: ", "class:asks")],
+            key_bindings=self._build_prompt_key_bindings(),
+        )
+        is_typing = Condition(lambda: self.app.layout.has_focus(self._prompt_line))
         self.app: Application[str] = Application(
             layout=Layout(
                 HSplit(
                     [
                         Window(FormattedTextControl(self._heading), height=1),
                         Window(height=1),
-                        Window(FormattedTextControl(self._visible_runs, focusable=True, show_cursor=False)),
+                        Window(self._list),
+                        ConditionalContainer(Window(self._prompt_line, height=1), is_typing),
                         Window(FormattedTextControl(self._footer), height=1),
                     ]
-                )
+                ),
+                focused_element=self._list,
             ),
-            key_bindings=self._build_key_bindings(),
             style=STYLE,
             full_screen=True,
             color_depth=None if color else ColorDepth.DEPTH_1_BIT,
@@ -86,6 +108,8 @@ class TopScreen:
             self._runs = await asyncio.to_thread(self._read_runs)
         except InterlockError as error:
             self._note = to_one_line(str(error))
+        if self._runs and all(one.row.run != self._marked for one in self._runs):
+            self._marked = self._runs[0].row.run
         self.app.invalidate()
 
     @property
@@ -110,7 +134,7 @@ class TopScreen:
                 )
             ]
         size = terminal_size()
-        shown = max((size.rows - 3) // _LINES_A_RUN, 1)
+        shown = max((size.rows - 4) // _LINES_A_RUN, 1)
         first = max(0, min(self._at - shown // 2, len(self._runs) - shown))
         now = unix_time()
         return [
@@ -122,10 +146,11 @@ class TopScreen:
     def _footer(self) -> StyleAndTextTuples:
         if self._to_confirm:
             return [("class:asks", f"Stop run {self._to_confirm}? y stops it, any other key leaves it.")]
-        text = self._note or _KEYS
+        typing = self.app.layout.has_focus(self._prompt_line)
+        text = "Enter starts it, and a worker drives it · Esc goes back" if typing else self._note or _KEYS
         return [("class:dim", truncate_to_width(text, terminal_size().columns - 1))]
 
-    def _build_key_bindings(self) -> KeyBindings:
+    def _build_list_key_bindings(self) -> KeyBindings:
         keys = KeyBindings()
 
         def move(by: int) -> Callable[[KeyPressEvent], None]:
@@ -157,7 +182,12 @@ class TopScreen:
         def _stop(event: KeyPressEvent) -> None:
             if run := self._to_confirm:
                 self._to_confirm = ""
-                event.app.create_background_task(self._stop_and_note(run))
+                event.app.create_background_task(self._do_and_note(lambda: self._stop_run(run)))
+
+        @keys.add("n")
+        def _ask_for_prompt(event: KeyPressEvent) -> None:
+            self._to_confirm = ""
+            event.app.layout.focus(self._prompt_line)
 
         for key in ("q", "escape", "c-c", "c-d"):
 
@@ -168,9 +198,27 @@ class TopScreen:
 
         return keys
 
-    async def _stop_and_note(self, run: str) -> None:
+    def _build_prompt_key_bindings(self) -> KeyBindings:
+        keys = KeyBindings()
+
+        @keys.add("enter")
+        def _start(event: KeyPressEvent) -> None:
+            if prompt := self._prompt.text.strip():
+                event.app.create_background_task(self._do_and_note(lambda: self._start_run(prompt)))
+            _go_back(event)
+
+        @keys.add("escape", eager=True)
+        @keys.add("c-c", eager=True)
+        def _go_back(event: KeyPressEvent) -> None:
+            self._prompt.reset()
+            event.app.layout.focus(self._list)
+
+        return keys
+
+    async def _do_and_note(self, work: Callable[[], str]) -> None:
+        """Do it in a thread, and show what it says."""
         try:
-            self._note = await asyncio.to_thread(self._stop_run, run)
+            self._note = to_one_line(await asyncio.to_thread(work))
         except InterlockError as error:
             self._note = to_one_line(str(error))
         await self._refresh()

@@ -312,6 +312,13 @@ class Client(Views):
             drive.request_stop()
         return bool(found)
 
+    def drain_drives(self) -> bool:
+        """Let what the drives of this process have begun end, and nothing more begin; False: there is no drive."""
+        found = [*self.live_drives.open]
+        for drive in found:
+            drive.request_drain()
+        return bool(found)
+
     def follow_events(self, run: str, cursor: str = "") -> "AsyncGenerator[FollowedEvent]":
         """A run's events from its record and then live, whichever process drives it, and each change of its status.
 

@@ -13,7 +13,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeVar
 
-from interlock.engine.client import TALKING, Client, Decision, Options, Outcome, Pending, RunRow
+from interlock.engine.client import ENDED, TALKING, Client, Decision, Options, Outcome, Pending, RunRow
 from interlock.engine.client.following import RunStatus
 from interlock.engine.client.record import (
     MOST_MESSAGES,
@@ -21,10 +21,20 @@ from interlock.engine.client.record import (
     read_conversation_events,
     read_undos_unseen_by_model,
 )
-from interlock.engine.driver.decision_loop import run_decision_loop
+from interlock.engine.driver.decision_loop import DRIVEN_ELSEWHERE, run_decision_loop
 from interlock.engine.store import make_change_detector
 from interlock.state.errors import STOPPED, InterlockError, UserError, as_bug_error
-from interlock.state.events import Asking, Event, Finished, HandOver, Init, Undone
+from interlock.state.events import (
+    Asking,
+    Cancelled,
+    Event,
+    Finished,
+    HandOver,
+    Init,
+    Result,
+    ToolResultEvent,
+    Undone,
+)
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -269,6 +279,8 @@ class Conversation(WorkScheduler):
     ended_by_loop = False
     """The last drive ended the run for a loop."""
     _deciding = False
+    _detaching = False
+    """The drive ends for a worker, which goes on: that it ends is no news."""
     _moved = False
     """The run's folder isn't on this machine: it goes on in the one that the options name."""
 
@@ -326,6 +338,7 @@ class Conversation(WorkScheduler):
 
     def cancel(self) -> None:
         """Stop what is running and give queued prompts back; the next prompt resumes the run."""
+        self._detaching = False
         self._stop_work()
         self._return_queued_prompts()
 
@@ -381,6 +394,29 @@ class Conversation(WorkScheduler):
         self._later.clear()
         self._mark_busy_and_start(self._run_and_show_errors(self._run_decision_loop))
 
+    async def detach_run(self) -> None:
+        """Hand the run over to a worker, which goes on with it. Raises `UserError` if nothing of it is left to do."""
+        from interlock.engine.client.fleet import with_host_queue
+
+        run = self.required_run
+        if self.queue:
+            raise UserError("A prompt is queued, which a worker can't send. Take it back first: Esc")
+        if (await asyncio.to_thread(self.client.find_run, run)).queue:
+            return  # workers drive it
+        if self._thread.busy:
+            self.send_notice("chosen", "A worker takes over once what runs now has ended. Esc cancels it.")
+            self._detaching = True
+            self._thread.stop_drive_with_retries(self.client.drain_drives)
+            while self._thread.busy:
+                await asyncio.sleep(0.02)
+            if not self._detaching:
+                raise UserError("The run was stopped, and no worker has it.")
+        if (row := await asyncio.to_thread(self.client.find_run, run)).status in ENDED:
+            self._detaching = False
+            raise UserError(f"Run {run} is {row.status}: nothing of it is left to do.")
+        options = await asyncio.to_thread(with_host_queue, self._take_next_drive_options(has_prompt=False))
+        await self._thread.await_drive(Client(options).resume(run))
+
     async def resume_run(self) -> None:
         """Resume the run without a prompt."""
         await self._drive_until_settled(None)
@@ -426,7 +462,7 @@ class Conversation(WorkScheduler):
 
     async def _run_decision_loop(self) -> None:
         """Ask for pending decisions and go on with them, until nothing waits or the rest is left for later."""
-        if not self.run or self.status not in ("waiting", "running"):
+        if not self.run or self.status not in ("waiting", *DRIVEN_ELSEWHERE):
             return
         outcome = Outcome(self.run, self.workflow, self.status, 0)
         outcome = await run_decision_loop(
@@ -450,10 +486,9 @@ class Conversation(WorkScheduler):
 
     async def _follow_other_driver(self, run: str) -> str:
         """Follow the run in its record and show it, until no other process drives it."""
-        owner = self.client.find_run(run).owner
-        self.send_notice(
-            "elsewhere", f"Another process{f' ({owner})' if owner else ''} drives this run.", run
-        )
+        row = self.client.find_run(run)
+        who = "A worker" if row.queue else f"Another process{f' ({row.owner})' if row.owner else ''}"
+        self.send_notice("elsewhere", f"{who} drives this run.", run)
         async with aclosing(self.client.follow_events(run, self._cursor)) as found:
             async for event, place in found:
                 self._cursor = place or self._cursor
@@ -461,7 +496,7 @@ class Conversation(WorkScheduler):
                     self.front.on_event(event)
                     continue
                 self.status = event.status
-                if event.status != "running":
+                if event.status not in DRIVEN_ELSEWHERE:
                     break
         status = self.status
         self.front.on_drive_ended()
@@ -492,8 +527,8 @@ class Conversation(WorkScheduler):
                     self.front.withdraw_decided_requests(
                         {request.id for request in self.client.waiting_requests(self.run)}
                     )
-                elif self.client.find_run(self.run).status == "running":
-                    self.status = "running"
+                elif (status := self.client.find_run(self.run).status) in DRIVEN_ELSEWHERE:
+                    self.status = status
                     self._mark_busy_and_start(self._run_and_show_errors(self._run_decision_loop))
 
     async def _drive_once(self, prompt: RunInput | None, decisions: Sequence[Decision]) -> Outcome:
@@ -551,9 +586,9 @@ class Conversation(WorkScheduler):
         """Keep the status only if the run waits or is unfinished."""
         if self.ended_by_loop:
             self.send_notice("chosen", _LOOP_HINT)
-        if self.status in UNFINISHED:
+        if self.status in UNFINISHED and not self._detaching:
             self.send_notice("unfinished", "It stopped midway.", self.run or "")
-        elif self.status not in ("waiting", "running"):
+        elif self.status not in ("waiting", *DRIVEN_ELSEWHERE):
             self.status = ""
 
     def _report_unsent_notifications(self, sent: "Future[list[str]]") -> None:
@@ -604,4 +639,12 @@ class Conversation(WorkScheduler):
             self.run = event.run
         elif isinstance(event, Finished):
             self.used.add_reply_usage(event)
+        if self._detaching and _tells_a_stop(event):
+            return
         self.front.on_event(event)
+
+
+def _tells_a_stop(event: Event) -> bool:
+    """Return whether an event says that a drive was stopped, which for one that a worker goes on with isn't so."""
+    is_cut_call = isinstance(event, ToolResultEvent) and event.status == "cancelled"
+    return is_cut_call or isinstance(event, Cancelled | Result)

@@ -119,7 +119,9 @@ def take_up_due_work(home: Path, env: Mapping[str, str]) -> str:
     from interlock.engine.driver.local_worker import ensure_local_worker, is_store_local
     from interlock.engine.store.worker_file import find_worker, had_worker
 
-    if not is_store_local(home) or not had_worker(home) or find_worker(home):
+    if not is_store_local(home) or not had_worker(home):
+        return ""
+    if (worker := find_worker(home)) and worker.version:
         return ""
     with open_reader(home) as conn:
         number = conn.jobs.count_due_jobs() if conn else 0
@@ -177,6 +179,12 @@ def submission_options(
 
     shell = {} if env is None or not is_store_local(home) else shell_options(env)
     return {"user": user or current_account_name(), "priority": priority, **shell}
+
+
+def with_host_queue(options: Options) -> Options:
+    """Options with which a run is left to the workers of this host. Raises `UserError` without a queue."""
+    submitted = submission_options(options.home, 0, env=options.env)
+    return replace(options, queue=Fleet(options.home).host_queue_name(), submitted=submitted)
 
 
 def parse_schedule_option(name: str, cron: str, zone: str) -> dict[str, str]:

@@ -60,6 +60,10 @@ class LiveDrive:
         """Stop it cleanly. Callable from any thread."""
         self._loop.call_soon_threadsafe(self.stop)
 
+    def request_drain(self) -> None:
+        """Let what it has begun end, and nothing more begin. Callable from any thread."""
+        self._loop.call_soon_threadsafe(self.stop.request_drain, "cancelled")
+
 
 class LiveDriveRegistry:
     """The drives of this process that one client began."""

@@ -17,6 +17,9 @@ T = TypeVar("T")
 _TAKEN_UP_S, _LOOKS = 2.0, 5
 """Seconds, and checks, before a run that somebody else decided on counts as ours to resume."""
 
+DRIVEN_ELSEWHERE = ("running", "queued")
+"""Statuses of a run that another process drives, or will."""
+
 
 class Decider(Protocol):
     """Whoever decides: a person at a terminal, another program, a record."""
@@ -54,7 +57,7 @@ async def run_decision_loop(
     postponed = set() if postponed is None else postponed
     requests: Sequence[Pending] = outcome.pending
     while outcome.drained:
-        if outcome.status == "running" and follow_other_driver:
+        if outcome.status in DRIVEN_ELSEWHERE and follow_other_driver:
             outcome, requests = (
                 replace(outcome, status=await follow_other_driver(outcome.run), pending=[]),
                 (),

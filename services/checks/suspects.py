@@ -45,7 +45,15 @@ _CODE = frozenset(
 _CALLED = re.compile(r"\b([A-Za-z_]\w*)\s*!?\(")
 _WORD = re.compile(r"[A-Za-z_]\w*")
 _TEST_NAME = re.compile(r"\w+")
-_INNER, _OUTER, _CALLED_BY_TEST, _SAME_FILE, _NAMED, _IMPORTED = 10.0, 6.0, 5.0, 1.0, 2.0, 1.5
+_INNER, _OUTER, _AT_FAILURE, _CALLED_BY_TEST, _SAME_FILE, _NAMED, _IMPORTED = (
+    10.0,
+    6.0,
+    4.0,
+    5.0,
+    1.0,
+    2.0,
+    1.5,
+)
 _FADES = 0.6
 """How much of a caller's suspicion falls on what it calls."""
 
@@ -99,7 +107,13 @@ def find_suspects(
         for path in paths
         if files.table.file_kind(path) in ("code", "") and (text := read(path)) is not None
     }
-    found = _score_places(files, code, tests, output, task)
+    at = (
+        (read(path) or "").split("\n")[line - 1 : line]
+        for path, line in dict.fromkeys(files.find_named_lines(output))
+        if path in tests
+    )
+    failed_lines = "\n".join(line for lines in at for line in lines)
+    found = _score_places(files, code, tests, output, failed_lines, task)
     places = [*_choose_places(code, found)][:_MOST_PLACES]
     used = {place.path: code[place.path].text for place in places}
     return Suspects(places=tuple(places), files=used, tests=tests)
@@ -162,7 +176,12 @@ _Key = tuple[str, int]
 
 
 def _score_places(
-    files: RepairFiles, code: Mapping[str, _Code], tests: Mapping[str, str], output: str, task: str
+    files: RepairFiles,
+    code: Mapping[str, _Code],
+    tests: Mapping[str, str],
+    output: str,
+    failed_lines: str,
+    task: str,
 ) -> dict[_Key, _Suspicion]:
     found: dict[_Key, _Suspicion] = {}
     by_name: dict[str, list[_Key]] = {}
@@ -188,6 +207,9 @@ def _score_places(
     known = {*reached} or {*code}
     words = "\n".join(tests.values())
     _suspect_called(words, _CALLED_BY_TEST, "a failing test calls it", by_name, known, {*code}, suspect)
+    _suspect_called(
+        failed_lines, _AT_FAILURE, "the line of a test that failed calls it", by_name, known, {*code}, suspect
+    )
     level = dict(found)
     for _ in range(2):  # what the suspects call, and what that calls
         before = {key: one.score for key, one in found.items()}
