@@ -436,7 +436,7 @@ def test_a_script_that_the_line_names_asks_before_it_is_edited(run: Run, tmp_pat
     tree(tmp_path / "work", {**PY, "check.sh": f"#!/bin/sh\n{PYTEST}\n"})
     model = script(tmp_path, tools(writes("check.sh", "#!/bin/sh\ntrue\n")), {"text": "Done."})
     done = run("-m", model, "-y", "-p", "fix half", "--check", "./check.sh")
-    assert done.code == 75 and "write_file check.sh" in done.err, done.err
+    assert done.code == 75 and "Edit check.sh" in done.err, done.err
 
 
 def test_changed_tests_count_where_that_was_said_beforehand(run: Run, tmp_path: Path, quiet: Path) -> None:

@@ -92,7 +92,7 @@ def test_runs_lists_what_the_store_has(made: Any, cli: Any) -> None:
     made.run("bb22", "ship it")
     made.shell("bb22", "git push")
     shown = cli("approvals").stdout
-    for words in ("replace calc.py (+1 −1)", "resume aa11 --approve all", "resume bb22 --approve all"):
+    for words in ("Edit calc.py (+1 −1)", "resume aa11 --approve all", "resume bb22 --approve all"):
         assert words in shown
 
 

@@ -119,7 +119,7 @@ def test_a_run_is_started_followed_and_decided_and_outlives_the_server(serve: Ca
     run = first.start()
     request = first.request(run)
     assert (
-        request["asked"]["headline"] == "replace calc.py (+1 −1)"
+        request["asked"]["headline"] == "Edit calc.py (+1 −1)"
         and "+    return a + b" in request["asked"]["preview"]
     )
     assert [way["key"] for way in request["asked"]["ways"]] == ["y", "a", "", "s", "e", "n", "c"]

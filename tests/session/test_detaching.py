@@ -91,7 +91,7 @@ def test_the_live_list_starts_a_run_that_a_worker_drives(folder: Path) -> None:
         terminal.press("n", then="Prompt of a new run")
         terminal.sends("add a note", "New run: ")
         terminal.waits_for("1 waiting")
-        terminal.waits_for("write_file notes.txt (+1)")
+        terminal.waits_for("Create notes.txt (+1)")
         terminal.press("q")
         assert terminal.ends() == 0
     assert run_of(folder).title == "add a note"

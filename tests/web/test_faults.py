@@ -258,7 +258,7 @@ def test_a_run_that_parks_notifies_a_browser_that_allows_it(lab: Lab, person: Ca
         lambda: somebody.page.evaluate("window.notes.length")
     )  # the page forbids what `wait_for_function` does
     (note,) = somebody.page.evaluate("window.notes")
-    assert note[1] == "replace calc.py (+1 −1)"
+    assert note[1] == "Edit calc.py (+1 −1)"
     somebody.page.evaluate("window.note.onclick()")
     somebody.do_at(f"/request/{run}")
     somebody.do_see(".request.here")
