@@ -5,10 +5,9 @@ from collections.abc import Sequence
 from interlock.acp.session_updates import Update, UpdateRenderer, diff_to_hunk_contents, text_content
 from interlock.acp.wire import JsonRpcConnection
 from interlock.engine.client import Decision, Pending
+from interlock.engine.client.answer_choices import SAVED, answer_choices
 from interlock.engine.client.requests import (
-    AnswerChoice,
     RequestView,
-    answer_choices,
     answer_form_schema,
     decide_from_form,
     decide_with_answers,
@@ -20,10 +19,12 @@ from interlock.state.text import dict_or_empty, make_visible
 
 _KINDS = {"proceed_once": "allow_once", "reject": "reject_once"}
 """Choice → kind of option; all others that are offered last."""
+_WITH_REASON = ", and say why"
+"""The protocol's options take no text."""
 
 
 def permission_options_with_decisions(request: Pending) -> dict[str, tuple[Update, Decision]]:
-    """Return option → how it is offered, and what it decides. `edit` isn't offered: no client asks for arguments."""
+    """Return option → how it is offered, and what it decides: at most four, which includes no change of arguments."""
     found: dict[str, tuple[Update, Decision]] = {}
     if request["kind"] == "question":
         questions = describe_request(request).questions
@@ -31,22 +32,17 @@ def permission_options_with_decisions(request: Pending) -> dict[str, tuple[Updat
         for number, choice in enumerate(choices, 1):
             option = {"optionId": f"option-{number}", "name": choice.label, "kind": "allow_once"}
             found[option["optionId"]] = option, decide_with_answers(request, [choice.label])
-    for way in answer_choices(request):
-        if way.takes in ("arguments", "text") or way.choice == "cancel":
+    for way in answer_choices(request, "this session"):
+        if way.takes in ("arguments", "text") or (way.is_extra and way.choice != SAVED):
             continue
         name = way.text or way.choice
         option = {
             "optionId": name,
-            "name": _option_label(way),
+            "name": make_visible(way.label_with_scope.removesuffix(_WITH_REASON)),
             "kind": _KINDS.get(way.choice, "allow_always"),
         }
         found[name] = option, make_decision(request, way)
     return found
-
-
-def _option_label(choice: AnswerChoice) -> str:
-    """Return an option's label, with what an *always* covers."""
-    return make_visible("no" if choice.choice == "reject" and not choice.text else choice.label_with_scope)
 
 
 def needs_text_answer(request: Pending) -> bool:
@@ -76,7 +72,7 @@ def build_tool_call(request: Pending, renderer: UpdateRenderer) -> Update:
 
 
 def _build_description_lines(view: RequestView) -> list[str]:
-    lines = [view.why, view.note]
+    lines = [view.note, view.purpose, view.why]
     lines += [f"- `{part.text}`: {part.decision}, {part.reason}" for part in view.parts]
     return [line for line in (*lines, *question_lines(view)) if line]
 

@@ -3,7 +3,6 @@
 import argparse
 import json
 import os
-import re
 import shlex
 import subprocess
 import sys
@@ -20,18 +19,21 @@ from interlock.cli.render.pending_requests import ALWAYS, PREVIEW_LINES, hidden_
 from interlock.cli.suggestions import nearest_names_hint
 from interlock.cli.terminal import discard_typed_input
 from interlock.engine.client import Decision
-from interlock.engine.client.requests import (
+from interlock.engine.client.answer_choices import (
     AnswerChoice,
     Request,
-    answer_field_labels,
     choices_by_key,
+    plan_under_review,
+)
+from interlock.engine.client.requests import (
+    answer_field_labels,
     decide_with_answers,
     decide_with_arguments,
     decide_with_changed_arguments,
     decisions_on_other_requests,
+    editable_text_argument,
     find_similar_unknown_outcomes,
     make_decision,
-    plan_under_review,
     request_number_or_id,
 )
 from interlock.state.errors import UserError
@@ -214,14 +216,27 @@ def _build_answer_decision(request: Request, text: str | None) -> Decision:
 
 
 def decide_with_edited_arguments(request: Request, spec: str | None = None) -> Decision:
-    """Run it with these arguments, or with those that the person writes in an editor."""
+    """Run it with these arguments, or with what the person writes in an editor: the argument that matters, such as
+    a command or a file's new text; without such an argument, all of them as JSON."""
     what = f"--edit {request_number_or_id(request)}"
     if spec is not None:
         return decide_with_changed_arguments(request, parse_json_object(read_argument_text(spec, what), what))
     if plan := plan_under_review(request):
         return decide_with_arguments(request, {"plan": edit_in_editor(plan, ".md", what)})
+    if name := editable_text_argument(request):
+        old = str(request["args"][name])
+        ending = "\n" * (not old.endswith("\n"))
+        new = edit_in_editor(old + ending, _suffix_for_argument(request, name), what)
+        return decide_with_changed_arguments(request, {name: new.removesuffix("\n") if ending else new})
     text = to_visible_json(request["args"], 2) + "\n"
     return decide_with_arguments(request, parse_json_object(edit_in_editor(text, ".json", what), what))
+
+
+def _suffix_for_argument(request: Request, name: str) -> str:
+    """The file ending by which an editor knows the language of an argument."""
+    if name == "command":
+        return ".sh"
+    return Path(str(request["args"].get("file_path") or request["args"].get("path") or "")).suffix or ".txt"
 
 
 def edit_in_editor(text: str, suffix: str, label: str) -> str:
@@ -231,7 +246,7 @@ def edit_in_editor(text: str, suffix: str, label: str) -> str:
             f"{label}: no terminal to edit in. Give the arguments that change: {label}=JSON or {label}=@FILE"
         )
     with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / f"arguments{suffix}"
+        file = Path(folder) / f"change{suffix}"
         file.write_text(text, encoding="utf-8")
         try:
             ended = subprocess.run([*shlex.split(editor), str(file)], check=False)
@@ -294,28 +309,32 @@ def _ask_for_decision_until_valid(
             _write_lines(f"  {error}")
 
 
+_WORDS = {"y": "yes", "a": "always", "s": "save", "e": "edit", "n": "no", "c": "stop"}
+"""Key → a word that stands for it."""
+
+
 def _ask_for_choice(
     request: Request, choices: Mapping[str, AnswerChoice], similar_outcomes: Sequence[Request]
 ) -> tuple[Decision, list[Decision]]:
-    """Take a key or the first word of what it stands for, `n` with a reason behind it, `all` behind an outcome."""
-    of_all = f" · with all: the same for {len(similar_outcomes)} more like it" if similar_outcomes else ""
-    typed = _read_nonempty_answer(
-        " · ".join(f"{key} {way.label_with_scope}" for key, way in choices.items()) + of_all
-    )
+    """Take a key or a word for it, `n` with a reason behind it, `all` behind an unknown outcome."""
+    _write_lines("", *(f"  [{key}] {way.label_with_scope}" for key, way in choices.items()))
+    if similar_outcomes:
+        _write_lines(f"  Add “all” to decide {len(similar_outcomes)} more like it the same way.")
+    typed = _read_nonempty_answer("/".join(choices))
     word, _, rest = typed.partition(" ")
-    found = (w for key, w in choices.items() if word.lower() in (key, re.split(r"\W", w.label)[0]))
+    found = (w for key, w in choices.items() if word.lower() in (key, w.text, _WORDS.get(key)))
     if (way := next(found, None)) is None:
         raise UserError(f"{word!r} isn't one of {', '.join(choices)}, l.")
     if way.takes == "arguments":
         return decide_with_edited_arguments(request), []
-    why = way.takes == "reason" and (rest.strip() or _read_line("  Why? (Enter: no reason) "))
+    why = way.takes == "reason" and (rest.strip() or _read_line("  Reason (optional): "))
     same = similar_outcomes if rest.strip() == "all" else ()
     return make_decision(request, way, why or None), [make_decision(other, way) for other in same]
 
 
 def _read_nonempty_answer(choices: str) -> str:
     """Read an answer, asking again while it is empty. Raises `EOFError` for later."""
-    while not (typed := _read_line(f"  [{choices} · l later] ")):
+    while not (typed := _read_line(f"  {choices} (l: later): ")):
         pass
     if typed.lower() in ("l", "later"):
         raise EOFError

@@ -23,10 +23,8 @@ from mcp.server.stdio import stdio_server
 
 from interlock.cli.render.pending_requests import decision_commands
 from interlock.engine.client import PIPELINES, Client, Decision, Outcome, Pending, make_stop
+from interlock.engine.client.answer_choices import AnswerChoice, Request, answer_choices
 from interlock.engine.client.requests import (
-    AnswerChoice,
-    Request,
-    answer_choices,
     answer_form_schema,
     decide_from_form,
     describe_request,
@@ -221,9 +219,9 @@ def _choice_schema(request: Request) -> dict[str, Any]:
 
 def _request_text(request: Request) -> str:
     words = describe_request(request)
-    parts = [str(request[key]) for key in ("tool_name", "reason", "preview") if request.get(key)]
-    always = dict.fromkeys(filter(None, (*words.always, words.saved)))
-    return "\n\n".join([*map(make_visible, parts), *([f"Always: {'; '.join(always)}"] if always else [])])
+    parts = filter(None, [words.headline, str(request["preview"]), words.purpose, words.why])
+    lasting = [f"{way.choice}: {way.label_with_scope}" for way in words.ways if way.covers]
+    return "\n\n".join(map(make_visible, [*parts, *lasting]))
 
 
 async def _start_or_ask_and_resume(

@@ -119,14 +119,14 @@ def first_question(terminal: Terminal, target: Path) -> None:
 
 def first_edit(terminal: Terminal, target: Path) -> None:
     terminal.say(FIX)
-    terminal.waits_for("[y] yes")
+    terminal.waits_for("[y] Yes")
     terminal.press("y")  # the command that runs the test
     terminal.waits_for("prices.py (+1")
-    terminal.waits_for("[y] yes")
+    terminal.waits_for("[y] Yes")
     draw(terminal, target / "edit.svg", "a first edit, before it is made")
     terminal.press("y")
-    terminal.waits_for("[y] yes", gone=True)
-    terminal.waits_for("[y] yes")
+    terminal.waits_for("[y] Yes", gone=True)
+    terminal.waits_for("[y] Yes")
     terminal.press("y")
     terminal.waits_for("test passes.")
     rests(terminal)

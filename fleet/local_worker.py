@@ -213,6 +213,7 @@ class LocalWorker(Worker):
         return True
 
     def _stop_taking_jobs(self) -> None:
+        self.lock.mark_stopping()
         self._wake.set()
 
     def _is_store_newer(self, conn: Connection) -> bool:

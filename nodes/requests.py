@@ -106,4 +106,5 @@ def rejection_result(answer: Answer) -> ToolResult:
         text = load_prompt("run/call_rejected").render(feedback=answer.feedback)
     else:
         text = load_prompt("run/call_rejected_silently").render()
-    return error_result("rejected", text, by=answer.by, why=answer.feedback or "")
+    result = error_result("rejected", text, by=answer.by, why=answer.feedback or "")
+    return result.model_copy(update={"error": {**(result.error or {}), "why": answer.feedback or ""}})

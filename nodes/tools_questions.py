@@ -133,7 +133,7 @@ async def ask_review(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteStat
         asked=asks,
         kind="approval",
         call=call.model_copy(update={"args": {**call.args, "plan": text, "approval_mode": "default"}}),
-        reason="The plan is ready for your review. Approve to carry it out; with always, edits don't ask.",
+        reason="Interlock carries the plan out once you approve it.",
         preview=text,
         files=(FileState(path=str(path), sha256=sha256, on_disk=sha256),),
         choices=("proceed_once", "proceed_always", "modify", "reject", "cancel"),

@@ -131,17 +131,16 @@ class SessionRule(Frozen):
     @property
     def _covered_calls_description(self) -> str:
         if self.line:
-            return f"exactly the line `{self.line}`"
+            return f"exactly `{self.line}`"
         if self.commands:
             more = [*self.also, *[""] * len(self.commands)]
-            known = [
-                f"`{c}` (also with {also})" for c, also in zip(self.commands, more, strict=False) if also
-            ]
-            exact = [f"`{c}`" for c, also in zip(self.commands, more, strict=False) if not also]
-            return "; ".join([*([f"exactly {' and '.join(exact)}"] if exact else []), *known])
+            pairs = [*zip(self.commands, more, strict=False)]
+            exact = [f"`{command}`" for command, also in pairs if not also]
+            varied = [f"`{command}` (also {also})" for command, also in pairs if also]
+            return "; ".join([*([f"exactly {' and '.join(exact)}"] if exact else []), *varied])
         if self.server:
             return f"every tool of the MCP server {self.server}"
-        return f"{self.tool} on {self.path}" if self.path else f"every call of {self.tool}"
+        return f"`{self.tool}` on {self.path}" if self.path else f"every call of `{self.tool}`"
 
 
 class Verdict(Frozen):

@@ -44,20 +44,21 @@ def refusals_from_state(values: Mapping[str, Any]) -> Refusals:
     return {kind: cast(Refused, {**stored, "times": 1, "open": True})}
 
 
-_WHO = {"policy": "a rule", "person": "a person", "hook": "a hook"}
+_WHO = {"policy": ("A rule", "denied"), "person": ("A person", "refused"), "hook": ("A hook", "blocked")}
 
 
 def format_refusal(refused: Refused) -> str:
-    """One line such as `'write_file' was refused by a person (ann@host): not b`."""
+    """One line such as `A person (ann@host) refused 'write_file': not b`."""
     by = f" ({refused['by']})" if refused["by"] else ""
     reason = f": {refused['reason']}" if refused["reason"] else ""
-    return f"{refused['tool']!r} was refused by {_WHO[refused['who']]}{by}{reason.rstrip('.')}"
+    who, verb = _WHO[refused["who"]]
+    return f"{who}{by} {verb} {refused['tool']!r}{reason.rstrip('.')}"
 
 
 def settled_refusal_warnings(refusals: Refusals) -> list[str]:
     """One line for each kind of call that the run had to do without."""
     shown = [refused for refused in refusals.values() if not refused["open"]]
-    more = [f", as were {r['times'] - 1} more of its kind" if r["times"] > 1 else "" for r in shown]
+    more = [f", and {r['times'] - 1} more of its kind" if r["times"] > 1 else "" for r in shown]
     return [
         f"{format_refusal(refused)}{rest}. The run went on without it."
         for refused, rest in zip(shown, more, strict=True)

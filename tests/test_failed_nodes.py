@@ -124,7 +124,7 @@ def test_a_run_killed_while_it_waits_for_the_model_names_the_node_that_waits(
         text=True,
     )
     assert process.stderr
-    until(lambda: "asking again" in process.stderr.readline(), "the wait")
+    until(lambda: "; retry " in process.stderr.readline(), "the wait")
     process.send_signal(signal.SIGKILL)
     process.wait()
     process.stderr.close()

@@ -1211,7 +1211,7 @@ def test_each_node_asks_its_own_question_and_values_that_are_no_json_are_shown_a
     put(Path("rare.py"), RARE)
     begun = run("run", "rare.py:graph", "--input", '{"topics": ["tea"]}', "--verbose")
     assert begun.code == 75 and '… {"progress": "planning"}' in begun.err
-    assert "question: How deep for tea? options: - deep - shallow " in begun.err
+    assert "Question: How deep for tea? options: - deep - shallow " in begun.err
     (row,) = run("runs", "--json").json
     assert row["title"] == '{"topics": ["tea"]}'
     assert 'research["research ×1: waits here"]' in run("diagram", "--run", "latest").out
@@ -1227,7 +1227,7 @@ def test_each_node_asks_its_own_question_and_values_that_are_no_json_are_shown_a
     run("resume", "latest", "--answer", "1=deep")
     run("resume", "latest", "--answer", "2=yes")
     (waits,) = run("approvals", "--json").json
-    assert (waits["id"][-2:], waits["number"], waits["reason"]) == ("q3", 3, "node 'look' asks")
+    assert (waits["id"][-2:], waits["number"], waits["reason"]) == ("q3", 3, "Your graph asks (node `look`)")
     ended = run("resume", "latest", "--answer", "3=sure")
     assert (ended.code, ended.json["verdict"], ended.json["raw"]) == (0, "yes, sure: written", "_w==")
     assert '"verdict": "yes, sure: written"' in run("export", "latest", "--format", "md").out

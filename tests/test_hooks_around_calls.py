@@ -173,7 +173,7 @@ SCENES: dict[str, Scene] = {
     ),
     "a question that nobody answers fails nothing": Scene(
         [QUESTION], {"AfterTool": NOTHING}, (refuse,), fired={"AfterTool": 0},
-        warns="'ask_user' was refused by a person",
+        warns="refused 'ask_user'",
     ),
     "a plan's review, notified": Scene(
         [*PLAN], {"Notification": NOTHING, "AfterTool": NOTHING}, (approve,), mode="plan",

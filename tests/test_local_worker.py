@@ -23,6 +23,7 @@ from interlock.engine.store import Store, resolve_state_directory
 from interlock.engine.store.leases import read_lease
 from interlock.engine.store.wakes import Wakes
 from interlock.engine.store.worker_file import find_worker
+from interlock.services.process.identity import process_start_time
 
 __all__ = ["run"]
 
@@ -234,6 +235,7 @@ def test_no_run_is_lost_or_doubled_by_kills_of_the_worker_and_its_processes(
             if pid:
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
+            until(lambda pid=pid: not process_start_time(pid))
         if not find_worker(state) and kill % 2:
             file = state / "worker"
             pid, _, *rest = json.loads(file.read_text())

@@ -359,7 +359,7 @@ def test_an_always_in_plan_mode_ends_with_the_plan(tmp_path: Path) -> None:
     stage = Stage(tmp_path / "stage", PLANS)
     outcome = stage.run("main", {"prompt": "go"}, approval_mode="plan")
     rule = SessionRule(tool="web_fetch", path="a.invalid", modes=LOOSER["plan"])
-    assert rule.scope_text == "web_fetch on a.invalid, until the plan ends"
+    assert rule.scope_text == "`web_fetch` on a.invalid, until the plan ends"
     with closing(Store(stage.folder / "home").connect()) as conn:
         conn.execute_raw("update approvals set seq = 9")
         conn.execute_raw(

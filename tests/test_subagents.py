@@ -324,7 +324,7 @@ def test_requests_of_agents_side_by_side_are_decided_each_by_itself(tmp_path: Pa
     ]
     outcome = stage.resume(outcome, *decisions)
     assert (outcome.status, outcome.exit_code) == ("done", 0), "a person refused one of the changes"
-    assert "'write_file' was refused by a person" in outcome.warnings[-1]
+    assert "refused 'write_file'" in outcome.warnings[-1]
     assert sorted(p.name for p in stage.work.glob("*.txt")) == ["00.txt", "10.txt", "11.txt"]
 
 

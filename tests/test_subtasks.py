@@ -176,7 +176,7 @@ def test_a_subtasks_result_enters_its_parent_with_what_was_refused(tmp_path: Pat
     if made_up_for:
         outcome = stage.resume(outcome, *approve(outcome))
     told = [m["content"] for m in outcome.output["history"] if m.get("origin") == "agent"]
-    assert "not done" in told[0] and "Refused in it, so not done: 'execute_command' was refused by" in told[0]
+    assert "not done" in told[0] and "Refused in it, so not done: A person (" in told[0]
     ended = ("done", 0, "one done") if made_up_for else ("failed", 56, "one done")
     assert (outcome.status, outcome.exit_code, outcome.output["result"]) == ended, outcome
     assert [r.status for r in list_runs(stage.folder / "home")].count("failed") == (not made_up_for)

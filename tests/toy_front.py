@@ -5,8 +5,9 @@ from collections.abc import Callable, Sequence
 from contextlib import aclosing
 
 from interlock.engine.client import Client, Decision, Options, Outcome, Pending
+from interlock.engine.client.answer_choices import choices_by_key
 from interlock.engine.client.following import RunStatus
-from interlock.engine.client.requests import choices_by_key, describe_request, make_decision
+from interlock.engine.client.requests import describe_request, make_decision
 from interlock.state.errors import InterlockError, UserError
 from interlock.state.events import Event, Init, MessageEvent, ToolResultEvent, ToolUse
 

@@ -34,11 +34,11 @@ _LABEL = 12
 """Columns of the label before each line."""
 _ANSWERS = {
     "proceed_once": "approve",
-    "proceed_always_edits": "approve all edits of the session",
-    "proceed_always": "approve always in this run",
-    "proceed_always_tool": "approve the tool in this run",
-    "proceed_always_server": "approve the server in this run",
-    "proceed_always_and_save": "approve always, and save it",
+    "proceed_always_edits": "approve all edits in this run",
+    "proceed_always": "approve, and don't ask again in this run",
+    "proceed_always_tool": "approve the whole tool in this run",
+    "proceed_always_server": "approve the whole server in this run",
+    "proceed_always_and_save": "approve, and don't ask again in later runs",
     "modify": "change it",
     "reject": "reject",
     "cancel": "stop the run",
@@ -191,7 +191,7 @@ def _approval_choice_lines(answer: JsonFields) -> Iterator[str]:
     if choices:
         yield _labelled_line("answers", ", ".join(_ANSWERS.get(c, c) for c in choices))
     if answer.get("covers"):
-        yield _labelled_line("always", f"would cover: {answer['covers']}")
+        yield _labelled_line("always", f"would allow: {answer['covers']}")
     if answer.get("not_always"):
         yield _labelled_line("no always", answer["not_always"])
 

@@ -3,6 +3,7 @@
 from collections import deque
 from dataclasses import dataclass, field
 
+from interlock.engine.client.event_lines import is_refused
 from interlock.state.events import Finished, NodeStart, Progress, ToolResultEvent
 
 _HEAD, _TAIL = 20, 5
@@ -13,7 +14,7 @@ _MARKS = {"success": ("✓", "green"), "error": ("✗", "red"), "cancelled": ("�
 
 
 def call_mark_and_colour(event: ToolResultEvent) -> tuple[str, str]:
-    return _MARKS["error" if event.exit else event.status]
+    return _MARKS["cancelled" if is_refused(event) else "error" if event.exit else event.status]
 
 
 @dataclass

@@ -15,26 +15,25 @@ from interlock.cli.render.output import (
     to_one_line,
 )
 from interlock.engine.client import resolve_state_directory
+from interlock.engine.client.answer_choices import Request, answer_choices, plan_under_review
 from interlock.engine.client.requests import (
-    EDITS,
     HEADLINE,
-    Request,
     RequestView,
-    answer_choices,
     describe_request,
     find_similar_unknown_outcomes,
-    plan_under_review,
     request_number_or_id,
     summarize_arguments,
 )
 
 PREVIEW_LINES = 120
+UNKNOWN = "Unknown outcome: "
+"""Before the title of a call that was cut off."""
 ALWAYS = {
     "proceed_always_edits": ("--always-edits", "… all edits"),
-    "proceed_always": ("--always", "… always here"),
+    "proceed_always": ("--always", "… in this run"),
     "proceed_always_tool": ("--always-tool", "… whole tool"),
     "proceed_always_server": ("--always-server", "… whole server"),
-    "proceed_always_and_save": ("--always-save", "… and save it"),
+    "proceed_always_and_save": ("--always-save", "… in later runs"),
 }
 """Choice → flag of `resume`, and its label beside the command."""
 
@@ -93,29 +92,33 @@ def request_lines(
     paint: Paint,
     limit: int | None,
     hidden_hint: str,
-    omits_preview: bool = False,
     answered_by_key: bool = False,
 ) -> Iterator[str]:
-    """What would happen, why it is asked, and what an always-choice would cover.
+    """What would happen, the model's reason, which later calls a decision would allow, and why it needs one.
 
-    `hidden_hint`: how to see the lines beyond `limit`. `omits_preview`: the caller draws a diff or a plan.
-    `answered_by_key`: it is answered with a key, and none stands for an always-choice beside all edits.
+    `hidden_hint`: how to see the lines beyond `limit`. `answered_by_key`: the keys say what they allow.
     """
     words = describe_request(request)
-    kind = "unknown outcome of " if words.is_unknown else ""
+    kind = UNKNOWN if words.is_unknown else ""
     title = paint(f"{position_prefix}{kind}{shorten(words.headline, HEADLINE)}", "bold")
     yield title + paint(f"   [{request['id']}]", "cyan")
     if words.note:
         yield paint(f"  ! {words.note}", "yellow")
-    asker = f" (sub-agent {words.agent})" if words.agent else ""
-    yield f"  Why: {words.why}{asker}"
-    if not omits_preview or words.shows == "text":
-        yield from (f"    {line}" for line in _preview_lines(words.preview, paint, limit, hidden_hint))
+    if words.agent:
+        yield f"  For the sub-agent {words.agent}"
+    yield from (f"    {line}" for line in _preview_lines(words.preview, paint, limit, hidden_hint))
     yield from (f"    {line}" for line in _part_and_question_lines(words, paint))
-    if words.always and not (answered_by_key and EDITS in request["choices"]):
-        yield f"  Always: {'; '.join(words.always)}"
-    if words.saved:
-        yield f"  Saved:  {words.saved}"
+    if words.purpose:
+        yield f"  The model says: {words.purpose}"
+    if words.why:
+        yield paint(f"  {words.why}", "dim")
+    for way in () if answered_by_key else words.ways:
+        if way.covers:
+            yield f"  With {ALWAYS[way.choice][0]}: {_lower_first(way.label_with_scope)}"
+
+
+def _lower_first(text: str) -> str:
+    return text[:1].lower() + text[1:]
 
 
 def _unknown_outcome_lines(
@@ -124,7 +127,7 @@ def _unknown_outcome_lines(
     """Unknown outcomes of one effect, a line each."""
     name = to_one_line(requests[0]["tool_name"], HEADLINE)
     yield paint(f"{len(requests)} unknown outcomes of {name}", "bold")
-    yield f"  Why: {describe_request(requests[0]).why}"
+    yield f"  {describe_request(requests[0]).why}"
     width = max(len(request_number_or_id(request)) for request in requests)
     for request in requests[: limit and limit // _OF_GROUP]:
         about = summarize_arguments(request["args"])
@@ -172,7 +175,7 @@ def _part_and_question_lines(view: RequestView, paint: Paint) -> Iterator[str]:
         verdict = paint(f"{part.decision:<5}", DECISION_COLOURS.get(part.decision, "dim"))
         yield f"· {part.text:<{width}}  {verdict} {paint(part.reason, 'dim')}"
     for one in view.questions:
-        if view.headline != f"question: {one.text}":
+        if view.headline != f"Question: {one.text}":
             yield from one.text.splitlines()
         for number, option in enumerate(one.options, 1):
             yield f"  {number}. {option.label}  {paint(option.about, 'dim')}".rstrip()
@@ -186,7 +189,7 @@ def decision_commands(run: str, request: Request) -> list[tuple[str, str]]:
         if way.takes == "text":
             rows.append(("answer", f"{start} --answer {name}='your answer'"))
         elif way.text:
-            label = {"redo": "do it again", "skip": "leave it"}[way.text]
+            label = {"redo": "run it again", "skip": "leave it"}[way.text]
             rows.append((label, f"{start} --answer {name}={way.text}"))
         elif way.choice in ALWAYS:
             flag, label = ALWAYS[way.choice]

@@ -26,6 +26,7 @@ from interlock.cli.render.pending_requests import pending_request_lines
 from interlock.cli.render.views import View
 from interlock.cli.render.workflow_results import blank_already_shown_text, result_lines
 from interlock.engine.client import Decision, Outcome, Pending
+from interlock.engine.client.answer_choices import PLAN_REVIEW
 from interlock.engine.client.event_lines import (
     agent_end_line,
     call_result_facts,
@@ -33,7 +34,6 @@ from interlock.engine.client.event_lines import (
     custom_event_line,
     event_notice_line,
 )
-from interlock.engine.client.requests import PLAN_REVIEW
 from interlock.services.process.stdout import original_stdout
 from interlock.state.errors import InterlockError
 from interlock.state.events import (

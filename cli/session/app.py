@@ -30,7 +30,7 @@ from interlock.cli.session import decision_panel, external_programs
 from interlock.cli.session.command_actions import greet_and_apply_settings
 from interlock.cli.session.commands import command_offers_by_name, handle_line, is_slash_command
 from interlock.cli.session.completion import SessionCompleter, WorkspaceFiles, open_folder_workspace
-from interlock.cli.session.decision_panel import DecisionPanel, MenuKeyHandler
+from interlock.cli.session.decision_panel import MenuKeyHandler, Panel
 from interlock.cli.session.input_line import (
     STYLE,
     InputHistory,
@@ -77,7 +77,7 @@ class App:
         self.session = Session(options, workflow, self.screen, self)
         self.session.take = lambda text: handle_line(self.session, text)
         self.screen.changed = self.schedule_repaint_if_supported
-        self.panel: DecisionPanel | None = None
+        self.panel: Panel | None = None
         self._undecided: Collection[str] = ()
         """Ids of requests still undecided."""
         self.picker: Picker | None = None
@@ -185,7 +185,7 @@ class App:
         """Ask for decisions on the requests; those without one are left for later."""
         self._undecided, draft = {request["id"] for request in requests}, ""
 
-        async def ask(panel: DecisionPanel) -> list[Decision]:
+        async def ask(panel: Panel) -> list[Decision]:
             nonlocal draft
             await self._menu.wait_until_typing_stops()
             draft = self.buffer.text or draft
@@ -201,7 +201,7 @@ class App:
                 self.panel = None
 
         try:
-            return await decision_panel.ask_for_decisions(requests, self.screen, self, self.color, ask)
+            return await decision_panel.ask_for_decisions(requests, self.screen, self, ask)
         finally:
             self.buffer.document = Document(self.buffer.text or draft)
 
@@ -265,7 +265,7 @@ class App:
 
     def _handle_sent_line(self, text: str) -> None:
         """Handle a sent line: an answer that a question waits for, else as at any time."""
-        if self.panel is not None and self.panel.text_wanted and not is_slash_command(text):
+        if self.panel is not None and self.panel.takes_text and not is_slash_command(text):
             self.panel.submit_typed_text(text)
         else:
             handle_line(self.session, text)
@@ -293,7 +293,8 @@ class App:
             return
         self.screen.resize(terminal_size().columns)
         self._unprinted += self.screen.take_finished_output()
-        self._live = ANSI(self.screen.live_text(max(terminal_size().rows // 2, 3)))
+        live_rows = max(terminal_size().rows // 2, 3) if self.panel is None else 0
+        self._live = ANSI(self.screen.live_text(live_rows))
         now, self._unprinted = split_first_print_chunk(self._unprinted)
         rendered = self.app.renderer.last_rendered_screen
         wanted = self.app.layout.container.preferred_height(
@@ -309,6 +310,13 @@ class App:
         elif self._loop and self.session.busy and self.panel is None:
             self._spin.cancel()
             self._spin = self._loop.call_later(_SPIN_S, self.schedule_repaint_if_supported)
+
+    def _panel_text(self) -> ANSI:
+        """The question, which has the whole screen but for what is below it."""
+        size, panel = terminal_size(), self._require_panel()
+        below = min(self.buffer.document.line_count, size.rows // 2) + len(self.session.queue) + 2
+        lines = panel.lines(size.columns, max(size.rows - below, 3))
+        return ANSI(self.screen.render_to_ansi(lines).removesuffix("\n"))
 
     # Layout
 
@@ -332,9 +340,7 @@ class App:
                 ),
                 ConditionalContainer(
                     Window(
-                        FormattedTextControl(
-                            lambda: self._require_panel().menu_lines(terminal_size().columns)
-                        ),
+                        FormattedTextControl(self._panel_text),
                         dont_extend_height=True,
                         wrap_lines=True,
                     ),
@@ -391,7 +397,7 @@ class App:
         keys.add("<any>", filter=menu)(self._menu.handle_key)
         return keys
 
-    def _require_panel(self) -> DecisionPanel:
+    def _require_panel(self) -> Panel:
         assert self.panel is not None
         return self.panel
 

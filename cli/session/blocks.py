@@ -133,8 +133,17 @@ def format_elapsed(seconds: float) -> str:
     return f"{int(seconds)} s" if seconds < 100 else format_duration(seconds)
 
 
-def diff_lines(text: str, width: int, limit: int | None = DIFF_LINES, hidden_hint: str = "") -> list[Text]:
-    """A unified diff with line numbers, folded at `width`; `hidden_hint`: how to see what is left out."""
+def diff_lines(text: str, width: int, limit: int | None = DIFF_LINES) -> list[Text]:
+    """A unified diff with line numbers, folded at `width`; `limit`: at most so many of its lines."""
+    parts = diff_line_parts(text, width)
+    shown = [line for part in parts[:limit] for line in part]
+    if limit is not None and len(parts) > limit:
+        shown.append(Text(f"  … {format_count(len(parts) - limit, 'more line')}", "dim"))
+    return shown
+
+
+def diff_line_parts(text: str, width: int) -> list[list[Text]]:
+    """A unified diff with line numbers: for each of its lines the one or more lines that it takes at `width`."""
     from interlock.cli.render.word_diff import parse_diff
 
     lines = [line for line in parse_diff(text) if line.kind != "file" or line.text.startswith("+++ ")]
@@ -143,15 +152,7 @@ def diff_lines(text: str, width: int, limit: int | None = DIFF_LINES, hidden_hin
     hunks = [line for line in lines if line.kind == "hunk"]
     lines = [line for line in lines if not hunks or line is not hunks[0]]
     wide = max((len(str(line.number)) for line in lines if line.number), default=0)
-    shown = [
-        part
-        for line in lines[:limit]
-        for part in _fold_diff_line(_diff_line_text(line, wide), width, wide + 5)
-    ]
-    if limit is not None and len(lines) > limit:
-        how = f": {hidden_hint}" if hidden_hint else ""
-        shown.append(Text(f"{' ' * wide}     … {format_count(len(lines) - limit, 'more line')}{how}", "dim"))
-    return shown
+    return [[*_fold_diff_line(_diff_line_text(line, wide), width, wide + 5)] for line in lines]
 
 
 def _fold_diff_line(line: Text, width: int, gutter: int) -> Iterator[Text]:
@@ -220,6 +221,16 @@ def failure_or_cancellation_lines(event: Result, tokens: int) -> Iterator[Text]:
             yield Text("  " + " · ".join(facts), "dim")
     if event.resume_command and event.resume_command not in told and event.status != "cancelled":
         yield Text(f"  Go on with a prompt here, or later with: {event.resume_command}", "dim")
+
+
+_LONG_S = 1.0
+"""Seconds from which the end of a turn says how long it took."""
+
+
+def duration_lines(seconds: float) -> Iterator[Text]:
+    """How long a turn took that ended well."""
+    if seconds >= _LONG_S:
+        yield Text(f"Took {format_duration(seconds)}", "dim")
 
 
 def _usage_facts(stats: Mapping[str, Any], tokens: int) -> Iterator[str]:
@@ -358,6 +369,7 @@ class DriveProgress:
         doing = self.doing or (f"running {format_count(running, 'call')}" if running else "thinking")
         facts = [format_elapsed(now - self.since)] if now - self.since >= 1 else []
         facts += [f"{format_compact_number(self.tokens)} tokens"] if self.tokens else []
+        facts.append("Esc stops")
         frame = _FRAMES[int(now / _FRAME_S) % len(_FRAMES)]
         tail = "".join(f" · {fact}" for fact in facts)
         return clip_to_width(Text.assemble((frame, "accent"), f" {doing}", (tail, "dim")), width)
@@ -370,7 +382,7 @@ def describe_model_stage(event: Asking) -> str:
     texts = {
         "connecting": f"connecting to {model}",
         "reading": f"{model} is reading {size}",
-        "thinking": "thinking",
+        "thinking": f"{model} is thinking",
     }
     return texts[event.stage]
 

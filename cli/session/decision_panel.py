@@ -1,57 +1,52 @@
-"""decision_panel: a question above the input line: what it shows, its menu, its keys, several edits as one list."""
+"""decision_panel: a question above the input line: what would happen, its choices, its keys, several edits as one."""
 
 import asyncio
-import io
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from itertools import chain, repeat
-from textwrap import wrap
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 from prompt_toolkit.buffer import Buffer
-from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.key_binding import KeyPressEvent
 from rich.text import Text
 
 from interlock.cli.decisions import decide_with_edited_arguments
-from interlock.cli.render.output import Paint, is_diff, make_visible, to_one_line
-from interlock.cli.render.pending_requests import request_lines
+from interlock.cli.render.output import is_diff, make_visible, to_one_line
+from interlock.cli.render.pending_requests import UNKNOWN
 from interlock.cli.session import blocks
-from interlock.cli.session.picker import MARK, truncate_to_width
+from interlock.cli.session.markdown_layout import fold_line, wrap_with_hanging_indent
+from interlock.cli.session.picker import MARK
+from interlock.cli.session.question_form import QuestionForm
 from interlock.cli.session.screen import Screen
-from interlock.cli.session.terminal_output import terminal_size
 from interlock.engine.client import Decision
-from interlock.engine.client.requests import (
+from interlock.engine.client.answer_choices import (
     EDITS,
     SAVED,
     AnswerChoice,
     Request,
     answer_choices,
-    answer_field_labels,
-    decide_with_answers,
-    decision_text,
+    plan_under_review,
+    shared_answer_choices,
+)
+from interlock.engine.client.requests import (
+    decided_request_line,
     decisions_on_other_requests,
     describe_request,
     edits_to_decide_together,
     find_similar_unknown_outcomes,
     make_decision,
-    plan_under_review,
     request_headline,
-    shared_answer_choices,
 )
 from interlock.state.errors import InterlockError, UserError
 
-PREVIEW_LINES = 40
-"""Lines of a diff or a text shown above its question; a pager shows all of it."""
-_AROUND, _FEWEST = 18, 12
-"""Rows that a question takes beside its diff, so that a long diff leaves its headline on the screen."""
-_LISTED = 12
-"""Edits of a list that are named."""
+_SESSION = "this session"
+"""How long a session keeps “all edits”."""
+_FEWEST_LINES = 3
+"""Lines of the action that are shown however small the terminal is."""
 _LABEL_LINES = 3
-"""An entry's lines; the question above has all that a longer one covers."""
-_INDENT = " " * 6
-_LATER, _SINGLY, _VIEW, _OPEN = "l", "i", "v", "o"
-_HINT = "↑ ↓ Enter · a longer text and / go to the input line"
+"""Lines of a choice; the details have all of a longer one."""
+_REASON_LINES = 4
+"""Lines of what is asked about a call that was cut off."""
+_LATER, _SINGLY, _VIEW, _OPEN, _MORE = "l", "i", "v", "o", "?"
 
 
 class PanelTerminal(Protocol):
@@ -66,10 +61,19 @@ class PanelTerminal(Protocol):
 
 
 class DecisionPanel:
-    """A menu that decides one request or several: a key, or the arrows and Enter; some answers take a text."""
+    """Decides one request or several: a key, or the arrows and Enter; a refusal takes a reason."""
 
-    def __init__(self, requests: Sequence[Request], terminal: PanelTerminal) -> None:
+    def __init__(
+        self,
+        requests: Sequence[Request],
+        terminal: PanelTerminal,
+        layout_markdown: Callable[[str], list[Text]],
+        title: str = "",
+        position: str = "",
+    ) -> None:
+        """`title`: of several requests. `position`: before the title, such as `2 of 3 · `."""
         self.requests, self.request, self._terminal = requests, requests[0], terminal
+        self._layout_markdown, self._title, self._position = layout_markdown, title, position
         self.selected_index = 0
         """The entry that Enter takes."""
         self.text_wanted = ""
@@ -79,52 +83,131 @@ class DecisionPanel:
         """Somebody else has decided it."""
         self.singly = False
         """A list: decide one after the other."""
+        self._has_details = False
         self._saving: AnswerChoice | None = None
-        self._texts: list[str] = []
+        self._action: tuple[int, list[list[Text]]] = (0, [])
         self.decided: asyncio.Future[list[Decision]] = asyncio.get_running_loop().create_future()
         """Empty: later, or one by one."""
-        offered = answer_choices(self.request) if len(requests) == 1 else shared_answer_choices(requests)
+        several = len(requests) > 1
+        offered = (
+            shared_answer_choices(requests, _SESSION) if several else answer_choices(self.request, _SESSION)
+        )
         self._ways = {way.key: way for way in offered if way.key}
-        if self.request["kind"] == "question":
-            self.text_wanted = answer_field_labels(self.request)[0]
 
     @property
     def menu_entries(self) -> dict[str, str]:
-        """Key → what it does."""
+        """Key → what it does; extra choices only with the details."""
         if self._saving is not None:
-            words = describe_request(self.request)
-            covers = words.saved or "; ".join(words.always)
-            return {"y": f"yes, save it for all later runs: {covers}", "n": "no, back"}
-        singly = {_SINGLY: "one by one"} if len(self.requests) > 1 else {}
-        of_all = f" (all {len(self.requests)})" if singly else ""
-        labels = {key: way.label_with_scope + of_all * (key in "ynrs") for key, way in self._ways.items()}
-        return {**labels, **singly, _LATER: "later"}
+            return {
+                "y": f"Yes, save this rule: {self._saving.label_with_scope.removeprefix('Yes, and ')}",
+                "n": "No, back",
+            }
+        shown = {key: way for key, way in self._ways.items() if self._has_details or not way.is_extra}
+        several = len(self.requests) > 1
+        of_all = f" (all {len(self.requests)})" if several else ""
+        labels = {key: way.label_with_scope + of_all * (key in "ynrs") for key, way in shown.items()}
+        singly = {_SINGLY: "Decide one by one"} if several else {}
+        return {**labels, **singly, **({_LATER: "Decide later"} if self._has_details else {})}
 
     @property
     def preview_keys(self) -> dict[str, str]:
         """Keys that show more and decide nothing."""
+        view = {_VIEW: "view all"} if self.request["preview"] else {}
         opens = {_OPEN: "difftool"} if is_diff(self.request["preview"]) else {}
-        return {_VIEW: "view all", **opens} if self.request["preview"] else {}
+        return {**view, **opens, _MORE: "fewer" if self._has_details else "more"}
 
-    def menu_lines(self, width: int) -> StyleAndTextTuples:
-        """The menu, or what to type."""
-        lines: StyleAndTextTuples = [("class:bad", f"{self.problem}\n")] if self.problem else []
+    @property
+    def takes_text(self) -> bool:
+        """Whether a line of text answers it."""
+        return bool(self.text_wanted)
+
+    # What it looks like
+
+    def lines(self, width: int, height: int) -> list[Text]:
+        """The title, the action, why the model wants it, the choices, why it is asked, the keys: `height` lines."""
+        menu = self._menu_lines(width)
+        head = [*self._title_lines(width)]
+        return [*head, *self._action_lines(width, max(height - len(head) - len(menu), _FEWEST_LINES)), *menu]
+
+    def _title_lines(self, width: int) -> Iterator[Text]:
+        words = describe_request(self.request)
+        title = self._title or (UNKNOWN if words.is_unknown else "") + words.headline
+        if not self._title and words.preview and words.shows == "text" and title.startswith("Run "):
+            title = "Run this command"
+        agent = f" · for sub-agent {words.agent}" if words.agent else ""
+        shown = blocks.clip_to_width(Text(f"{self._position}{title}", "strong"), width - len(agent))
+        yield shown.append(agent, "dim")
+        if words.note and not self._title:
+            yield from wrap_with_hanging_indent(Text(f"! {words.note}", "warn"), width)
+
+    def _action_lines(self, width: int, room: int) -> list[Text]:
+        if self._action[0] != width:
+            self._action = (width, [*self._action_parts(width)])
+        parts, shown = self._action[1], list[Text]()
+        if sum(map(len, parts)) <= room:
+            return [line for part in parts for line in part]
+        for number, part in enumerate(parts):
+            if len(shown) + len(part) > room - 1:
+                left = f"… {blocks.format_count(len(parts) - number, 'more line')} · {_VIEW} shows all"
+                return [*shown, Text(f"  {left}", "dim")]
+            shown += part
+        return shown
+
+    def _action_parts(self, width: int) -> Iterator[list[Text]]:
+        """The action's lines, each folded to the width."""
+        if self._title:
+            for number, request in enumerate(self.requests, 1):
+                yield [blocks.clip_to_width(Text(f"  {number:>2}  {request_headline(request)}"), width)]
+            return
+        text = describe_request(self.request).preview
+        if plan := plan_under_review(self.request):
+            yield from ([line] for line in self._layout_markdown(plan))
+        elif is_diff(text):
+            yield from blocks.diff_line_parts(text, width)
+        else:
+            for line in make_visible(text).splitlines():
+                yield [Text("  ").append_text(part) for part in fold_line(Text(line), max(width - 2, 10))]
+
+    def _menu_lines(self, width: int) -> list[Text]:
+        """The choices with what is known beside them, or what to type."""
+        lines = [Text(self.problem, "bad")] if self.problem else []
         if self.text_wanted:
-            back = "Esc: back" if self.text_wanted.startswith("why") else "Esc: later"
-            return [*lines, ("class:asks", f"{self.text_wanted} (Enter; {back})")]
+            return [*lines, Text(self.text_wanted, "strong")]
+        words = describe_request(self.request)
+        several = len(self.requests) > 1
+        if words.purpose and not several:
+            lines.append(blocks.clip_to_width(Text(f"  The model says: {words.purpose}", "thought"), width))
         for place, (key, label) in enumerate(self.menu_entries.items()):
-            style = "class:mark bold" if place == self.selected_index else ""
-            marks = chain([MARK if place == self.selected_index else "  "], repeat(_INDENT))
-            wrapped = wrap(f"[{key}] {label}", width - len(_INDENT), max_lines=_LABEL_LINES, placeholder=" …")
-            lines += [
-                (style, f"{mark}{truncate_to_width(text, width - len(mark))}\n")
-                for mark, text in zip(marks, wrapped, strict=False)
-            ]
-        looks = "".join(f"[{key}] {label}  " for key, label in self.preview_keys.items())
-        return [*lines, ("class:dim", truncate_to_width(f"{looks}{_HINT}", width))]
+            is_marked = place == self.selected_index
+            line = Text(f"{MARK if is_marked else '  '}[{key}] {label}", "prompt" if is_marked else "")
+            folded = [*wrap_with_hanging_indent(line, width)]
+            lines += folded[:_LABEL_LINES]
+        if self._has_details:
+            lines += self._detail_lines(width)
+        elif words.why and self._saving is None:
+            why = [*wrap_with_hanging_indent(Text(f"  {words.why}", "dim"), width)]
+            most = _REASON_LINES if words.is_unknown else 1
+            lines += why if len(why) <= most else [*why[: most - 1], why[most - 1].append(f" … {_MORE}")]
+        keys = "  ".join(f"[{key}] {label}" for key, label in self._footer_keys())
+        return [*lines, blocks.clip_to_width(Text(f"  {keys}  Esc: later", "dim"), width)]
+
+    def _footer_keys(self) -> Iterator[tuple[str, str]]:
+        if self._saving is not None:
+            return
+        if not self._has_details and "e" in self._ways:
+            yield "e", "change it"
+        yield from self.preview_keys.items()
+
+    def _detail_lines(self, width: int) -> Iterator[Text]:
+        words = describe_request(self.request)
+        facts = [words.why, *(f"`{part.text}`: {part.decision}; {part.reason}" for part in words.parts)]
+        for fact in [*filter(None, facts), f"Request {self.request['id']}"]:
+            yield from wrap_with_hanging_indent(Text(f"  · {fact}", "dim"), width)
+
+    # What its keys do
 
     def has_key(self, key: str) -> bool:
-        return key in self.menu_entries or key in self.preview_keys
+        return key in self.menu_entries or key in self.preview_keys or (key == _LATER or key in self._ways)
 
     def move_selection(self, offset: int) -> None:
         self.selected_index = (self.selected_index + offset) % len(self.menu_entries)
@@ -135,7 +218,9 @@ class DecisionPanel:
 
     async def press_key(self, key: str) -> None:
         self.problem = ""
-        if key in self.preview_keys:
+        if key == _MORE:
+            self._has_details, self.selected_index = not self._has_details, 0
+        elif key in self.preview_keys:
             await (self._terminal.show_in_pager if key == _VIEW else self._terminal.open_difftool)(
                 self.requests
             )
@@ -145,55 +230,38 @@ class DecisionPanel:
                 self._decide_all(way)
         elif key == _LATER:
             self._resolve_decisions([])
-        elif key == _SINGLY:
+        elif key == _SINGLY and len(self.requests) > 1:
             self.singly = True
             self._resolve_decisions([])
-        else:
+        elif key in self._ways:
             await self._apply_choice(self._ways[key])
 
     async def _apply_choice(self, choice: AnswerChoice) -> None:
         if choice.takes == "arguments":
             try:
-                self._resolve_decisions(
-                    [
-                        await self._terminal.run_with_exclusive_terminal(
-                            lambda: decide_with_edited_arguments(self.request)
-                        )
-                    ]
+                changed = await self._terminal.run_with_exclusive_terminal(
+                    lambda: decide_with_edited_arguments(self.request)
                 )
+                self._resolve_decisions([changed])
             except UserError as error:
                 self.problem = str(error)
         elif choice.takes == "reason":
-            self.text_wanted = "why not? (empty: no reason)"
+            self.text_wanted = "Reason (optional). Enter sends, Esc goes back"
         elif choice.choice == SAVED:
             self._saving, self.selected_index = choice, 1
         else:
             self._decide_all(choice)
 
     def submit_typed_text(self, text: str) -> None:
-        """Take the line of text: a reason, or an answer."""
+        """Take the line of text: the reason of a refusal."""
         self.problem = ""
-        if self.request["kind"] != "question":
-            self._decide_all(next(way for way in self._ways.values() if way.takes == "reason"), text.strip())
-            return
-        if not text.strip():
-            return
-        self._texts.append(text.strip())
-        wanted = answer_field_labels(self.request)
-        if len(self._texts) < len(wanted):
-            self.text_wanted = wanted[len(self._texts)]
-            return
-        try:
-            self._resolve_decisions([decide_with_answers(self.request, self._texts)])
-        except UserError as error:
-            self._texts.clear()
-            self.problem, self.text_wanted = str(error), wanted[0]
+        self._decide_all(next(way for way in self._ways.values() if way.takes == "reason"), text.strip())
 
     def go_back(self) -> None:
-        """From a reason or a second question back to the menu; from anything else: later."""
+        """From a reason or a confirmation back to the menu; from the menu: later."""
         if self._saving is not None:
             self._saving, self.selected_index = None, 0
-        elif self.text_wanted and self.request["kind"] != "question":
+        elif self.text_wanted:
             self.text_wanted = ""
         else:
             self._resolve_decisions([])
@@ -211,12 +279,13 @@ class DecisionPanel:
             self.decided.set_result(decisions)
 
 
-Ask = Callable[[DecisionPanel], Awaitable[list[Decision]]]
+Panel = DecisionPanel | QuestionForm
+Ask = Callable[[Panel], Awaitable[list[Decision]]]
 """Puts a panel on the terminal, and waits for what the person decides."""
 
 
 async def ask_for_decisions(
-    requests: Sequence[Request], screen: Screen, terminal: PanelTerminal, color: bool, show_panel: Ask
+    requests: Sequence[Request], screen: Screen, terminal: PanelTerminal, show_panel: Ask
 ) -> list[Decision]:
     """Ask about the requests, edits of one reply and unknown outcomes of one effect as lists.
 
@@ -225,10 +294,10 @@ async def ask_for_decisions(
     made: list[Decision] = []
     settled: set[str] = set()
     for title, several in _group_requests_decided_together(requests):
-        screen.show_renderable(Text.assemble((title, "strong"), *_headline_list(several)))
-        panel = DecisionPanel(several, terminal)
+        panel = DecisionPanel(several, terminal, screen.layout_markdown, title)
         found = await show_panel(panel)
-        _show_decision_note(screen, panel, found)
+        if found:
+            screen.show_decided(several, found, decided_request_line(several[0], found[0], title))
         made += found
         settled |= _settled_request_ids(found, requests)
         if not found and not panel.singly and not panel.decided_elsewhere:
@@ -236,15 +305,18 @@ async def ask_for_decisions(
     for number, request in enumerate(requests, 1):
         if request["id"] in settled:
             continue
-        count = f"{number} of {len(requests)}: " if len(requests) > 1 else ""
-        show_request(screen, request, count, color)
-        panel = DecisionPanel([request], terminal)
+        count = f"{number} of {len(requests)} · " if len(requests) > 1 else ""
+        panel = (
+            QuestionForm(request, count)
+            if request["kind"] == "question"
+            else DecisionPanel([request], terminal, screen.layout_markdown, position=count)
+        )
         decisions = await show_panel(panel)
         if not decisions and not panel.decided_elsewhere:
             break
-        _show_decision_note(screen, panel, decisions)
         others = [other for other in requests if other["id"] not in settled | {request["id"]}]
         for decision in decisions:
+            screen.show_decided([request], [decision], decided_request_line(request, decision))
             more, ids = decisions_on_other_requests(decision, request, others)
             made += [decision, *more]
             settled |= {decision.approval, *ids}
@@ -254,7 +326,7 @@ async def ask_for_decisions(
 def _group_requests_decided_together(requests: Sequence[Request]) -> Iterator[tuple[str, list[Request]]]:
     """Requests that one decision may answer, and what they are."""
     if edits := edits_to_decide_together(requests):
-        yield f"{len(edits)} edits wait for you", edits
+        yield f"{len(edits)} edits", edits
     listed = set[str]()
     for number, request in enumerate(requests, 1):
         if request["id"] not in listed and (
@@ -280,60 +352,16 @@ def _settled_request_ids(decisions: Iterable[Decision], requests: Sequence[Reque
     )
 
 
-def show_request(screen: Screen, request: Request, position_prefix: str, color: bool) -> None:
-    """Show what would happen and why it is asked."""
-    if plan := plan_under_review(request):
-        screen.show_markdown(plan)
-    screen.show_renderable(Text.from_ansi(request_text(request, position_prefix, color)))
-    if describe_request(request).shows == "diff":
-        room = max(terminal_size().rows - _AROUND, _FEWEST)
-        screen.show_lines(preview_lines(request, screen.width, min(room, PREVIEW_LINES)))
-
-
-def request_text(request: Request, position_prefix: str, color: bool) -> str:
-    """The request as terminal lines, without a diff or a plan; the only control characters are our colours."""
-    text = io.StringIO()
-    paint = Paint(text)
-    paint.has_colours = color
-    more = f": [{_VIEW}]"
-    paint.print_lines(
-        [
-            "",
-            *request_lines(
-                request, position_prefix, paint, PREVIEW_LINES, more, omits_preview=True, answered_by_key=True
-            ),
-        ]
-    )
-    return text.getvalue().strip("\n")
-
-
-def preview_lines(request: Request, width: int, limit: int | None = None) -> list[Text]:
-    """What would happen, as lines; `limit`: at most so many, and how to see the others."""
-    text = describe_request(request).preview
-    if is_diff(text):
-        return blocks.diff_lines(text, width, limit, f"[{_VIEW}]")
-    return [Text(line) for line in make_visible(text).splitlines()]
-
-
 def full_request_lines(requests: Sequence[Request], width: int) -> Iterator[Text]:
-    """All that a pager shows of these requests."""
+    """All that a pager shows of these requests; a wide one shows a change side by side."""
     for request in requests:
         yield Text(request_headline(request), "strong")
-        yield from preview_lines(request, width)
+        text = describe_request(request).preview
+        if is_diff(text):
+            yield from blocks.diff_lines(text, width, None)
+        else:
+            yield from (Text(line) for line in make_visible(text).splitlines())
         yield Text("")
-
-
-def _headline_list(requests: Sequence[Request]) -> Iterator[str | tuple[str, Literal["dim"]]]:
-    for number, request in enumerate(requests[:_LISTED], 1):
-        yield f"\n  {number:>2}  {request_headline(request)}"
-    if len(requests) > _LISTED:
-        yield (f"\n      … {len(requests) - _LISTED} more: [{_VIEW}]", "dim")
-
-
-def _show_decision_note(screen: Screen, panel: DecisionPanel, decisions: Sequence[Decision]) -> None:
-    if decisions:
-        all_of = f"all {len(decisions)}: " if len(panel.requests) > 1 else ""
-        screen.show_note(f"▸ {all_of}{to_one_line(decision_text(panel.request, decisions[0]), 200)}")
 
 
 _QUIET_S = 0.4
@@ -348,7 +376,7 @@ class MenuKeyHandler:
     def __init__(
         self,
         buffer: Buffer,
-        panel: Callable[[], DecisionPanel],
+        panel: Callable[[], Panel],
         failed: Callable[[InterlockError], None],
         paint: Callable[[], None],
     ) -> None:
@@ -403,7 +431,7 @@ class MenuKeyHandler:
 
         event.app.create_background_task(press_unless_typing())
 
-    async def _press_key(self, panel: DecisionPanel, key: str) -> None:
+    async def _press_key(self, panel: Panel, key: str) -> None:
         if panel.decided.done():
             return
         try:

@@ -22,11 +22,13 @@ from interlock.cli.session.markdown_layout import (
 from interlock.cli.session.session_wording import reword_for_session
 from interlock.cli.session.terminal_output import PainterFirstLock
 from interlock.cli.session.theme import Theme
-from interlock.engine.client.event_lines import event_notice_line, failure_diff
+from interlock.engine.client import Decision
+from interlock.engine.client.answer_choices import Request, plan_under_review
+from interlock.engine.client.event_lines import event_notice_line, failure_diff, is_refused, retry_line
+from interlock.state.errors import ENDED_WELL
 from interlock.state.events import (
     AgentEnd,
     AgentStart,
-    ApprovalRequired,
     Asking,
     ErrorEvent,
     Event,
@@ -44,7 +46,7 @@ from interlock.state.events import (
     ToolStart,
     ToolUse,
 )
-from interlock.state.text import sanitize_for_terminal
+from interlock.state.text import is_diff, sanitize_for_terminal
 
 STYLES = re.compile(r"(\x1b\[[\d;]*m)")
 """SGR sequences (colours, bold) as rich writes them."""
@@ -84,11 +86,15 @@ class Screen:
         self._todos: Sequence[blocks.Todo] = ()
         self._asked: dict[tuple[str, str], Sequence[blocks.Todo]] = {}
         """Todo lists of calls still in flight."""
+        self._refused_here = False
+        """The person refused a call of this turn here: its end needs no other word on it."""
+        self._worked_s = 0.0
+        """Seconds of this turn so far, without those of waiting for the person."""
         self._waits = False
         """The last drive ended because a person must decide."""
         self._warned: set[str] = set()
-        self._previewed: set[int] = set()
-        """Hashes of diffs already shown when the person was asked about them."""
+        self._decided: dict[tuple[str, str], bool] = {}
+        """Sub-agent and id of each call that the person decided on here → whether its success adds nothing to that."""
 
     @contextmanager
     def _lock_and_notify(self) -> Generator[None]:
@@ -163,11 +169,30 @@ class Screen:
         """Show a complete text the way answers are shown."""
         with self._lock_and_notify():
             self._finish_answer()
-            stream = MarkdownStream(self._make_markdown_layout())
-            self._append_block(
-                [*stream.feed(sanitize_for_terminal(text)), *stream.finish()], "answer", is_separated=True
-            )
+            self._append_block(self._layout_markdown_lines(text), "answer", is_separated=True)
             self._kind = "answered"
+
+    def layout_markdown(self, text: str) -> list[Text]:
+        """A complete text the way answers are shown, at this width."""
+        with self._lock:
+            return self._layout_markdown_lines(text)
+
+    def _layout_markdown_lines(self, text: str) -> list[Text]:
+        stream = MarkdownStream(self._make_markdown_layout())
+        return [*stream.feed(sanitize_for_terminal(text)), *stream.finish()]
+
+    def show_decided(self, requests: Sequence[Request], decisions: Sequence[Decision], line: str) -> None:
+        """Show in one line how requests were decided, and an approved plan; their calls' results add nothing to it."""
+        with self._lock_and_notify():
+            for request in requests:
+                says_all = bool(is_diff(request["preview"]) or plan_under_review(request))
+                call = (str(request.get("agent") or ""), str(request["call"]))
+                self._decided[call] = says_all or request["kind"] == "question"
+            self._refused_here = self._refused_here or line.startswith("–")
+            self._finish_answer()
+            if (plan := plan_under_review(requests[0])) and decisions[0].choice not in ("reject", "cancel"):
+                self._append_block(self._layout_markdown_lines(plan), "answer", is_separated=True)
+            self._show_text_lines(line, "" if line.startswith("✓") else "dim")
 
     def show_renderable(self, renderable: RenderableType) -> None:
         """Show a rich table, diff or Markdown at this width; a text's lines are wrapped with a hanging indent."""
@@ -251,7 +276,9 @@ class Screen:
         return lines
 
     def _handle_event(self, event: Event) -> None:
-        if line := event_notice_line(event, verbose=False):
+        if isinstance(event, Retry) and self._progress:
+            self._progress.doing = retry_line(event)  # each retry rewrites this line
+        elif line := event_notice_line(event, verbose=False):
             self._show_text_lines(line, "warn" if isinstance(event, Retry | InvalidStream) else "dim")
         match event:
             case Init():
@@ -271,8 +298,6 @@ class Screen:
                 self._collect_thought(event)
             case ToolUse() | ToolStart() | ToolOutput() | ToolResultEvent():
                 self._handle_call_event(event)
-            case ApprovalRequired():
-                self._previewed.add(hash(event.preview))
             case AgentStart():
                 self._ensure_progress().record_agent_start(event, self._clock())
             case AgentEnd():
@@ -359,9 +384,11 @@ class Screen:
             return
         if event.agent and well and not event.diff and not (printed and printed.lines):
             return  # a sub-agent's exploring belongs to its own line
+        says_all = self._decided.pop((event.agent, event.tool_id), None)
+        if says_all is not None and (is_refused(event) or (well and says_all)):
+            return  # the decision's own line says it
         self._append_block(blocks.call_result_lines(event, printed, self.width), "line")
-        diff = event.diff or failure_diff(event)
-        if diff and hash(diff) not in self._previewed:
+        if diff := event.diff or failure_diff(event):
             self._append_block(blocks.diff_lines(diff, self.width), "line")
 
     def _replace_todos(self, event: ToolResultEvent, todos: Sequence[blocks.Todo]) -> None:
@@ -377,10 +404,17 @@ class Screen:
         self._waits = event.status == "waiting"
         if unsaid:
             self.show_markdown(unsaid)
-        ending = blocks.failure_or_cancellation_lines(event, self._progress.tokens if self._progress else 0)
+        tokens = self._progress.tokens if self._progress else 0
+        is_told = self._refused_here and (event.error or {}).get("type") == "refused"
+        ending = () if is_told else blocks.failure_or_cancellation_lines(event, tokens)
         self._append_block(
             (part for line in ending for part in wrap_with_hanging_indent(line, self.width)), "line"
         )
+        self._worked_s += int(event.stats.get("elapsed_ms") or 0) / 1000
+        if not self._waits:
+            if is_told or event.status in ENDED_WELL:
+                self._append_block(blocks.duration_lines(self._worked_s), "took", is_separated=True)
+            self._refused_here, self._worked_s = False, 0.0
         for warning in event.warnings:
             if warning not in self._warned:
                 self._show_text_lines(f"warning: {to_one_line(warning)}", "warn")

@@ -10,11 +10,11 @@ from interlock.state.text import format_duration, to_one_line
 
 _CHOICES = {
     "proceed_once": "once",
-    "proceed_always_edits": "and all edits that follow",
-    "proceed_always": "always, here",
-    "proceed_always_tool": "always, this tool",
-    "proceed_always_server": "always, this server",
-    "proceed_always_and_save": "always, saved",
+    "proceed_always_edits": "with all later edits",
+    "proceed_always": "not asked again in this run",
+    "proceed_always_tool": "this tool isn't asked about again in this run",
+    "proceed_always_server": "this server isn't asked about again in this run",
+    "proceed_always_and_save": "not asked again in later runs",
 }
 _CHANGERS = {"helper": "a helper model", "person": "a person", "program": "Interlock"}
 _REASON = 100
@@ -56,8 +56,8 @@ def format_decision(decision: DecisionRow) -> str:
 def _format_policy_decision(decision: DecisionRow) -> str:
     if "session" in decision:
         giver = f", by {decision['who']}" if decision.get("who") else ""
-        return f"allowed by an earlier always ({decision['rule'].removeprefix('session: ')}{giver})"
-    verb = {"allow": "allowed", "ask": "asked about", "deny": "denied"}[decision["decision"]]
+        return f"allowed by an earlier decision ({decision['rule'].removeprefix('session: ')}{giver})"
+    verb = {"allow": "allowed", "ask": "held for approval", "deny": "denied"}[decision["decision"]]
     return f"{verb} by {to_one_line(decision['rule'])}"
 
 

@@ -27,6 +27,9 @@ from interlock.state.events import (
 from interlock.state.loop_check import RAN_ON
 from interlock.state.text import format_count, format_diff_stat, format_duration, to_one_line
 
+_NEVER_RAN = "Cancelled before it ran"
+"""How the model's text on a call begins that a person cancelled before it ran."""
+
 
 def call_summary_line(event: ToolUse | ToolStart | ToolResultEvent) -> str:
     """The call's summary, with the sub-agent that made it."""
@@ -41,9 +44,32 @@ def call_result_facts(event: ToolResultEvent) -> Iterator[str]:
         yield format_duration(event.duration_ms / 1000)
 
 
+_ANSWERED = re.compile(r"Model '([^']+)' answered (\d+)")
+_BUSY = {"429": "is rate-limited", "503": "is overloaded", "529": "is overloaded"}
+"""HTTP status of a provider → what it means for its model."""
+
+
+def retry_line(event: Retry) -> str:
+    """`gemini-2.5-pro is rate-limited; retry 2 in 3 s`."""
+    found = _ANSWERED.match(event.reason)
+    known = _BUSY.get(found[2]) if found else None
+    why = f"{found[1]} {known}" if found and known else to_one_line(event.reason, 120).rstrip(".")
+    return f"{why}; retry {max(event.attempt - 1, 1)} in {format_duration(event.delay_s)}"
+
+
+def is_refused(event: ToolResultEvent) -> bool:
+    """Whether a person refused the call, which is no failure."""
+    return (event.error or {}).get("type") == "rejected"
+
+
 def _failure_reason(event: ToolResultEvent) -> str:
     if event.status == "success":
         return ""
+    if is_refused(event):
+        why = to_one_line((event.error or {}).get("why", ""))
+        return f"refused: {why}" if why else "refused"
+    if event.status == "cancelled":
+        return "cancelled, nothing changed" if event.output.startswith(_NEVER_RAN) else "cancelled"
     text = _failure_text(event)
     if diff := failure_diff(event):
         text = _INTRODUCTION.sub("", text.partition(diff)[0])  # what follows the diff is advice to the model
@@ -82,8 +108,7 @@ def event_notice_line(event: Event, verbose: bool) -> str:
     """The event's notice in one line; empty: none."""
     match event:
         case Retry():
-            reason = to_one_line(event.reason)
-            return f"… asking again in {format_duration(event.delay_s)}: {reason} (attempt {event.attempt})"
+            return f"… {retry_line(event)}"
         case InvalidStream():
             return f"… the answer was incomplete: {to_one_line(event.reason)}"
         case LoopDetected():

@@ -119,7 +119,9 @@ def take_up_due_work(home: Path, env: Mapping[str, str]) -> str:
     from interlock.engine.driver.local_worker import ensure_local_worker, is_store_local
     from interlock.engine.store.worker_file import find_worker, had_worker
 
-    if not is_store_local(home) or not had_worker(home) or find_worker(home):
+    if not is_store_local(home) or not had_worker(home):
+        return ""
+    if (worker := find_worker(home)) and worker.version:
         return ""
     with open_reader(home) as conn:
         number = conn.jobs.count_due_jobs() if conn else 0

@@ -5,6 +5,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
+from interlock.engine.client.answer_choices import (
+    EDITS,
+    AnswerChoice,
+    Request,
+    answer_choices,
+    is_about_changed_tests,
+    plan_under_review,
+)
 from interlock.engine.options import Decision
 from interlock.engine.read import check_edited_arguments
 from interlock.engine.store.queries import parse_request_id
@@ -12,36 +20,32 @@ from interlock.state.errors import UserError
 from interlock.state.text import format_diff_stat, is_diff, make_visible, shorten, to_one_line
 
 if TYPE_CHECKING:
-    from interlock.state.calls import Choice
+    pass
 
-PLAN_REVIEW = "exit_plan_mode"
-CHANGED_TESTS = "changed_tests"
-"""In place of a tool's name: whether changed tests count."""
 HEADLINE = 80
 """Characters of a headline; the preview shows in full what is cut of it."""
 _NAME = 60
+_SAID = 200
+"""Characters of what a person or the model said about a request, where one line is for it."""
 _TARGETS = ("command", "file_path", "path", "dir_path", "pattern", "url", "prompt", "plan_filename")
 """Arguments that say what a call is about."""
-
-Request = Mapping[str, Any]
-
-
-class AnswerChoice(NamedTuple):
-    key: str
-    """The letter that stands for it; empty: a further kind of *always*, for those who name it."""
-    choice: "Choice"
-    label: str
-    takes: Literal["", "reason", "arguments", "text"] = ""
-    """What goes with it."""
-    text: str = ""
-    """What answers an unknown outcome: `redo` or `skip`."""
-    covers: str = ""
-    """What else goes on without a question after it; only of choices that last."""
-
-    @property
-    def label_with_scope(self) -> str:
-        """The label, with what else it covers."""
-        return f"{self.label}: {self.covers}" if self.covers else self.label
+_TEXTS = ("command", "content", "new_string", "diff", "line")
+"""Arguments that a person may want to rewrite."""
+_SHELLS = ("run_shell_command", "execute_command")
+_PURPOSES = {
+    "run_shell_command": "description",
+    "replace": "instruction",
+    "enter_plan_mode": "reason",
+    "switch_mode": "reason",
+}
+"""Tool → the argument in which the model says why."""
+ASKED_BY_WORKFLOW = "approve"
+"""In place of a tool's name: a workflow's own question, which is the request's reason."""
+_QUESTIONS = ("The model asks you.",)
+"""Reasons that say only that there is a question."""
+_ASKS = "Question: "
+_YES_NO = ("Yes", "No")
+_NEW_FILE = "--- /dev/null"
 
 
 class Option(NamedTuple):
@@ -52,6 +56,8 @@ class Option(NamedTuple):
 class Question(NamedTuple):
     text: str
     options: tuple[Option, ...]
+    takes_several: bool = False
+    """Whether several options may be chosen."""
 
 
 class Part(NamedTuple):
@@ -68,11 +74,14 @@ class RequestView:
     """A request in words. Texts of models and files are on one line, with harmful characters escaped."""
 
     headline: str
-    """`replace calc.py (+1 −1)`, `run_shell_command: git push`, `question: Which one?`."""
+    """`Edit calc.py (+1 −1)`, `Run git push`, `Question: Which one?`."""
     is_unknown: bool
     """It asks what became of a call that was cut off."""
     note: str
+    purpose: str
+    """Why the model makes the call, in its own words; empty: it doesn't say."""
     why: str
+    """Why the call needs a decision; empty: the headline says it."""
     agent: str
     """The sub-agent that asks; empty: the run itself."""
     preview: str
@@ -80,78 +89,53 @@ class RequestView:
     shows: Literal["diff", "plan", "text"]
     parts: tuple[Part, ...]
     questions: tuple[Question, ...]
-    always: tuple[str, ...]
-    """What an *always* covers in this run."""
-    saved: str
-    """What a saved *always* covers, unless that is the same."""
     ways: tuple[AnswerChoice, ...]
 
 
-SAVED: "Choice" = "proceed_always_and_save"
-EDITS: "Choice" = "proceed_always_edits"
-ALWAYS: "tuple[Choice, ...]" = (
-    EDITS,
-    "proceed_always",
-    "proceed_always_tool",
-    "proceed_always_server",
-    SAVED,
-)
-"""Choices that let the same go on without a question; a key stands for the first that is offered, and for the last."""
-_ALL_EDITS = "every change of a file by an editing tool; commands still ask"
-_LABELS: "Mapping[Choice, str]" = {
-    "proceed_once": "yes, once",
-    "proceed_always_edits": "yes, and all edits of this session",
-    "proceed_always": "always",
-    "proceed_always_tool": "always",
-    "proceed_always_server": "always",
-    "proceed_always_and_save": "always and save it",
-    "modify": "edit",
-    "reject": "no, and why",
-    "cancel": "stop the run",
-}
-_PLAN_LABELS: "Mapping[Choice, str]" = {
-    "proceed_once": "yes, and ask before each edit",
-    "proceed_always": "yes, and all edits of the plan",
-}
-_TEST_LABELS: "Mapping[Choice, str]" = {
-    "proceed_once": "accept the changed tests",
-    "reject": "send it back, and why",
-}
-
-
-def describe_request(request: Request) -> RequestView:
-    given: Mapping[str, str] = request.get("always") or {}
-    always = {choice: to_one_line(what) for choice, what in given.items()}
-    saved = always.pop(SAVED, "")
-    here = tuple(what for what in dict.fromkeys(always.values()) if what)
+def describe_request(request: Request, edits_last_for: str = "this run") -> RequestView:
+    """`edits_last_for`: as for `answer_choices`."""
+    headline, why = request_headline(request), to_one_line(request["reason"])
     parts: Sequence[Mapping[str, str]] = request.get("parts") or ()
     return RequestView(
-        headline=request_headline(request),
+        headline=headline,
         is_unknown=request["kind"] == "outcome",
         note=to_one_line(str(request.get("note") or "")),
-        why=to_one_line(request["reason"]),
+        purpose=_model_purpose(request),
+        why="" if why in (headline, *_QUESTIONS) else why,
         agent=str(request.get("agent") or ""),
         preview=_preview_unless_in_headline(request),
         shows="plan" if plan_under_review(request) else "diff" if is_diff(request["preview"]) else "text",
         parts=tuple(_parse_command_part(part) for part in parts) if len(parts) > 1 else (),
         questions=tuple(_parse_questions(request)),
-        always=here,
-        saved="" if saved in here else saved,
-        ways=answer_choices(request),
+        ways=answer_choices(request, edits_last_for),
     )
 
 
 def request_headline(request: Request) -> str:
-    """What is asked, in one line."""
+    """What is asked, in one line: `Edit calc.py (+1 −1)`, `Run git push`, `Question: Which one?`."""
+    stat = format_diff_stat(request["preview"])
+    return request_title(request) + (f" ({stat})" if stat else "")
+
+
+def request_title(request: Request) -> str:
+    """What is asked, in one line, without the size of a change."""
+    tool, about = str(request["tool_name"]), summarize_arguments(request["args"])
     if request["kind"] == "question":
         questions: Sequence[Request] = request.get("questions") or [{}]
         first = questions[0].get("question") or request["preview"] or request["reason"]
         more = f" (and {len(questions) - 1} more)" if len(questions) > 1 else ""
-        return f"question: {to_one_line(f'{first}{more}')}"
-    stat = format_diff_stat(request["preview"])
-    name = "changed tests:" if is_about_changed_tests(request) else to_one_line(request["tool_name"], _NAME)
-    about = f"{name} {summarize_arguments(request['args'])}"
-    return about + (f" ({stat})" if stat else "")
+        return f"{_ASKS}{to_one_line(f'{first}{more}')}"
+    if is_about_changed_tests(request):
+        return f"Changed tests: {about}"
+    if plan_under_review(request):
+        return f"Plan: {to_one_line(str(request['args'].get('plan_filename') or ''))}".rstrip(": ")
+    if tool in _SHELLS:
+        return f"Run {about}"
+    if is_diff(request["preview"]):
+        return f"{'Create' if str(request['preview']).startswith(_NEW_FILE) else 'Edit'} {about}"
+    if tool == ASKED_BY_WORKFLOW and request["reason"]:
+        return to_one_line(request["reason"])
+    return f"{to_one_line(tool, _NAME)} {about if request['args'] else ''}".rstrip()
 
 
 def summarize_arguments(args: Mapping[str, Any]) -> str:
@@ -160,14 +144,9 @@ def summarize_arguments(args: Mapping[str, Any]) -> str:
     return to_one_line(str(target) if target is not None else json.dumps(args, ensure_ascii=False))
 
 
-def plan_under_review(request: Request) -> str:
-    """The plan's Markdown in a plan review; empty for any other request."""
-    return str(request["preview"]) if request["tool_name"] == PLAN_REVIEW else ""
-
-
-def is_about_changed_tests(request: Request) -> bool:
-    """Whether it asks if a check counts that passes only with changed tests."""
-    return request["tool_name"] == CHANGED_TESTS and "tests" in request["args"]
+def _model_purpose(request: Request) -> str:
+    name = _PURPOSES.get(str(request["tool_name"]))
+    return to_one_line(str(request["args"].get(name) or ""), _SAID) if name else ""
 
 
 def request_number_or_id(request: Request) -> str:
@@ -193,8 +172,12 @@ def _parse_command_part(part: Mapping[str, str]) -> Part:
 def _parse_questions(request: Request) -> Iterator[Question]:
     found: Sequence[Request] = request.get("questions") or () if request["kind"] == "question" else ()
     for question in found:
-        options: Sequence[Any] = question.get("options") or ()
-        yield Question(make_visible(str(question.get("question", ""))), tuple(map(_parse_option, options)))
+        options: Sequence[Any] = question.get("options") or (
+            _YES_NO if question.get("type") == "yesno" else ()
+        )
+        several = bool(question.get("multi_select") or question.get("multiSelect"))
+        text = make_visible(str(question.get("question", "")))
+        yield Question(text, tuple(map(_parse_option, options)), several and bool(options))
 
 
 def _parse_option(option: Any) -> Option:
@@ -202,58 +185,34 @@ def _parse_option(option: Any) -> Option:
     return Option(to_one_line(str(fields.get("label", ""))), to_one_line(str(fields.get("description", ""))))
 
 
-def answer_choices(request: Request) -> tuple[AnswerChoice, ...]:
-    """Every way to answer, in the order in which they are offered."""
-    choices: Sequence[Choice] = request["choices"]
+def decided_request_line(request: Request, decision: Decision, group_title: str = "") -> str:
+    """What was asked and how it was answered: `✓ Edit calc.py · accepted (+1 −1)`.
+
+    `group_title`: what to call several requests with the same decision.
+    """
+    title = group_title or to_one_line(request_title(request).removeprefix(_ASKS), HEADLINE)
+    stat = format_diff_stat(request["preview"])
+    size = f" ({stat})" if stat and not group_title else ""
+    way = next((w for w in answer_choices(request) if w.choice == decision.choice), None)
+    said = to_one_line(decision.text or decision.feedback or "", _SAID)
     if request["kind"] == "question":
-        refusal = [AnswerChoice("", "reject", _LABELS["reject"], "reason")] if "reject" in choices else []
-        found = [AnswerChoice("", "proceed_once", "answer", "text"), *refusal]
-    elif request["kind"] == "outcome":
-        found = [
-            AnswerChoice("r", "proceed_once", "redo: run it again", text="redo"),
-            AnswerChoice("s", "reject", "skip: leave it", text="skip"),
-        ]
-    else:
-        lasting = [c for c in ALWAYS if c in choices and c != SAVED]
-        order = cast("Sequence[Choice]", ("proceed_once", *lasting, SAVED))
-        letters = {"proceed_once": "y", SAVED: "s", **dict.fromkeys(lasting[:1], "a")}
-        labels = dict(_LABELS)
-        labels.update(_PLAN_LABELS if plan_under_review(request) else {})
-        labels.update(_TEST_LABELS if is_about_changed_tests(request) else {})
-        yes = [
-            AnswerChoice(letters.get(c, ""), c, labels[c], covers=describe_choice_scope(request, c))
-            for c in order
-            if c in choices
-        ]
-        edit = [AnswerChoice("e", "modify", _LABELS["modify"], "arguments")] if "modify" in choices else []
-        no = [AnswerChoice("n", "reject", labels["reject"], "reason")] if "reject" in choices else []
-        found = [*yes, *edit, *no]
-    if "cancel" in choices:
-        found.append(AnswerChoice("c" if request["kind"] == "approval" else "", "cancel", _LABELS["cancel"]))
-    return tuple(found)
-
-
-def describe_choice_scope(request: Request, choice: "Choice") -> str:
-    """What else goes on without a question after this choice; empty for one that doesn't last."""
-    if choice == EDITS:
-        return _ALL_EDITS
-    given: Mapping[str, str] = request.get("always") or {}
-    return to_one_line(given.get(choice, ""))
-
-
-def choices_by_key(request: Request) -> dict[str, AnswerChoice]:
-    """The ways that a key stands for."""
-    return {way.key: way for way in answer_choices(request) if way.key}
-
-
-def decision_text(request: Request, decision: Decision) -> str:
-    if decision.text is not None:
-        return decision.text
+        if decision.choice == "reject":
+            return f"– {title} · not answered"
+        lines = str(decision.text).split("\n")
+        pairs = [" ".join(pair) for pair in zip(lines[::2], lines[1::2], strict=False)]
+        several = len(lines) == 2 * len(request.get("questions") or ()) > 2
+        return to_one_line(f"✓ {' · '.join(pairs)}", _SAID) if several else f"✓ {title} · {said}"
+    if request["kind"] == "outcome":
+        return f"✓ {title} · run again" if decision.text == "redo" else f"– {title} · outcome left unknown"
+    if decision.choice == "cancel":
+        return f"– {title} · refused, and the run stopped"
     if decision.choice == "reject":
-        return f"no: {decision.feedback}" if decision.feedback else "no"
-    return next(
-        (way.label for way in answer_choices(request) if way.choice == decision.choice), decision.choice
-    )
+        return f"– {title} · refused" + (f": {said}" if said else "")
+    if decision.choice == "modify":
+        return f"✓ {title} · accepted with your changes"
+    lasts = f", and not asked again for {way.covers}" if way and way.covers else ""
+    lasts = ", with all edits" if decision.choice == EDITS else lasts
+    return f"✓ {title} · accepted{size}{lasts}"
 
 
 def make_decision(request: Request, answer_choice: AnswerChoice, feedback: str | None = None) -> Decision:
@@ -278,6 +237,12 @@ def decide_with_arguments(request: Request, args: Mapping[str, Any]) -> Decision
     return Decision(request["id"], "modify", args=kept)
 
 
+def editable_text_argument(request: Request) -> str:
+    """The argument that a person would change: a command, or a file's new text; empty: more than one matters."""
+    found = [name for name in _TEXTS if isinstance(request["args"].get(name), str)]
+    return found[0] if len(found) == 1 else ""
+
+
 def find_similar_unknown_outcomes(request: Request, others: Sequence[Request]) -> list[Request]:
     """The unknown outcomes among the others that differ from this one in their arguments only, as in a map."""
     if request["kind"] != "outcome":
@@ -291,15 +256,6 @@ def edits_to_decide_together(requests: Sequence[Request]) -> list[Request]:
     edits = [r for r in requests if r["kind"] == "approval" and is_diff(r["preview"])]
     edits = [r for r in edits if not plan_under_review(r) and not is_about_changed_tests(r)]
     return edits if len(edits) > 1 else []
-
-
-def shared_answer_choices(requests: Sequence[Request]) -> tuple[AnswerChoice, ...]:
-    """How to answer all of these with one decision."""
-    shared = set[str].intersection(*({way.choice for way in answer_choices(request)} for request in requests))
-    single = ("modify", *(choice for choice in ALWAYS if choice != EDITS))
-    return tuple(
-        way for way in answer_choices(requests[0]) if way.choice in shared and way.choice not in single
-    )
 
 
 def decisions_on_other_requests(
@@ -324,8 +280,8 @@ def answer_field_labels(request: Request) -> list[str]:
     count = len(questions)
     if count <= 1:
         has_options = any(question.options for question in questions)
-        return ["your answer, or an option's number" if has_options else "your answer"]
-    return [f"answer {n} of {count}" for n in range(1, count + 1)]
+        return ["Answer, or an option's number" if has_options else "Answer"]
+    return [f"Question {n} of {count}" for n in range(1, count + 1)]
 
 
 def decide_with_answers(request: Request, answers: Sequence[str]) -> Decision:

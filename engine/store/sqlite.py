@@ -257,7 +257,8 @@ class Sqlite(Adapter):
         return found == SCHEMA_VERSION if found else None
 
     def create_or_migrate_schema(self, conn: SqliteConnection) -> None:
-        schema = files("interlock.engine.store").joinpath("schema.sql").read_text(encoding="utf-8")
+        folder = files("interlock.engine.store")
+        schema, queue = (folder.joinpath(name).read_text("utf-8") for name in ("schema.sql", "queue.sql"))
         with conn.transaction():
             for _, table, name, kind, held in ADDED_COLUMNS:
                 columns = {column.name for column in conn.list_columns(table)}
@@ -268,7 +269,7 @@ class Sqlite(Adapter):
             for name, *_ in earlier:
                 conn.execute_raw(f"alter table {name} rename to {name}_before")
             made = (f"create index if not exists {index}" for index in _INDEXES)
-            for statement in (*schema.split(";\n"), *DROP_STATEMENTS, *made):
+            for statement in (*schema.split(";\n"), *queue.split(";\n"), *DROP_STATEMENTS, *made):
                 conn.execute_raw(statement)
             for name, *statements in earlier:
                 for statement in (*statements, f"drop table {name}_before"):

@@ -29,13 +29,18 @@ class WorkerProcess(NamedTuple):
     program: str
     """The Python that runs it."""
     version: str
-    """Of Interlock."""
+    """Of Interlock; empty: it has just begun, or takes nothing more."""
 
 
 class WorkerLock(NamedTuple):
     file: IO[str]
     earlier: WorkerProcess | None
     """The worker before this one; None: there was none."""
+
+    def mark_stopping(self) -> None:
+        """Say that this worker takes nothing more: whoever has work starts another, which waits for the lock."""
+        self.file.seek(0)
+        self.file.truncate()
 
     def is_in_place(self, home: Path) -> bool:
         """Return whether the lock is of the file that others look at: the folder may have been removed."""
@@ -52,7 +57,7 @@ def find_worker(home: Path) -> WorkerProcess | None:
             try:
                 fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
             except BlockingIOError:
-                return _parse(file.read()) or WorkerProcess(0, "", "", "")  # it has just begun
+                return _parse(file.read()) or WorkerProcess(0, "", "", "")
     except OSError:
         pass
     return None

@@ -120,7 +120,7 @@ def limit_to_ask_if_initially_stricter(current: Verdict, initial: Verdict) -> Ve
     """Return the verdict, limited to ask if the rules at the start of the run were stricter."""
     if initial.decision == "allow" or initial.decision == current.decision:
         return current
-    word = {"ask": "asked about", "deny": "denied"}[initial.decision]
+    word = _VERB[initial.decision]
     reason = f"{current.reason} When this run began, it was {word}: {initial.reason}"
     return current.model_copy(
         update={"decision": "ask", "reason": reason, "session": None, "parts": initial.parts or current.parts}
@@ -139,8 +139,8 @@ _DOES = {
 }
 _HARMLESS = ("read", "question", "state")
 """These change nothing outside the run."""
-_KIND = {"write": "edits", "execute": "commands", "network": "network calls"}
-_VERB = {"allow": "allowed", "ask": "asked about", "deny": "denied"}
+_KIND = {"write": "edit", "execute": "command", "network": "network access"}
+_VERB = {"allow": "allowed", "ask": "held for approval", "deny": "denied"}
 _SHOWN = 100
 """Maximum characters of a command in a reason; the request shows all of it."""
 
@@ -149,6 +149,12 @@ def rule_display_name(rule: Rule) -> str:
     """Return how people are told of a rule: its tier and source."""
     if rule.source.startswith(("settings ", "hook ", "agent ")):
         return rule.source
+    if rule.tier == SHIPPED:  # nobody changes its file; a mode is what its reader can change
+        return f"built-in rule for {next(iter(rule.modes))} mode" if len(rule.modes) == 1 else "built-in rule"
+    return _rule_name_with_source(rule)
+
+
+def _rule_name_with_source(rule: Rule) -> str:
     return f"{TIER_NAMES[rule.tier]} rule {rule.source}"
 
 
@@ -162,15 +168,13 @@ def _explain_user_rule(subject: str, outcome: Ruling) -> str | None:
     """Return why an always-choice or a user-written rule decides so; None if another one does."""
     rule = outcome.rule
     if outcome.session is not None:
-        return (
-            f"{subject} is allowed for the rest of this session: {_describe_session_rule(outcome.session)}."
-        )
+        return f"An earlier decision in this run allows {subject}: {_describe_session_rule(outcome.session)}."
     if rule is None or (rule.load_problem is None and rule.tier == SHIPPED):
         return None
     name = rule_display_name(rule)
     if rule.load_problem is not None:
         why = f"{name[:1].upper()}{name[1:]} can't be used ({rule.load_problem})"
-        return f"{why}, so {subject} asks until it is repaired."
+        return f"{why}, so {subject} needs approval until you repair it."
     message = (rule.deny_message or "").rstrip(".") if outcome.decision == "deny" else ""
     return f"{subject} is {_VERB[outcome.decision]} by {name}{f': {message}' if message else ''}."
 
@@ -178,18 +182,18 @@ def _explain_user_rule(subject: str, outcome: Ruling) -> str | None:
 def _explain_call(tool: str, risk: Risk, mode: str, outcome: Ruling) -> str:
     """Return why a call that is no shell line is decided so."""
     if outcome.cause == "protected":
-        return f"`{tool}` {outcome.detail}, which asks in every mode."
+        return f"`{tool}` {outcome.detail}, which always needs approval."
     if reason := _explain_user_rule(f"`{tool}`", outcome):
         return reason
     if outcome.rule is None:
-        return f"`{tool}` isn't covered by a rule; what no rule covers asks in mode {mode}."
+        return f"No rule allows `{tool}`."
     does = f"`{tool}` {_DOES[risk]}"
     if outcome.decision == "deny" and risk in _HARMLESS:
-        return f"`{tool}` isn't among the tools of mode {mode}."
+        return f"Mode {mode} has no tool `{tool}`."
     if outcome.decision == "deny":
-        return f"{does}, which mode {mode} does not allow."
+        return f"{does}, which mode {mode} doesn't allow."
     if outcome.decision == "ask":
-        return f"{does} and isn't covered by a rule; {_KIND.get(risk, 'such calls')} ask in mode {mode}."
+        return f"No rule allows this {_KIND[risk]}." if risk in _KIND else f"No rule allows `{tool}`."
     return (
         f"{does}, which is allowed in every mode."
         if risk in _HARMLESS
@@ -204,46 +208,45 @@ def _explain_part(mode: str, part: PartRuling) -> str:
     )
     danger = outcome.detail if outcome.cause == "danger" else part.command.danger if uncovered else None
     if danger:
-        return f"{text} {danger}; that asks even where a rule allows it."
+        return f"{text} {danger}, which always needs approval."
     match outcome.cause:
         case "opaque":
-            return f"{text} can't be seen through: {outcome.detail}."
+            return f"Interlock can't tell all that {text} runs: {outcome.detail}."
         case "private":
-            return f"{text} {outcome.detail}; that asks in every mode."
+            return f"{text} {outcome.detail}, which always needs approval."
         case "elsewhere":
-            return f"{text} is allowed in the workspace's own folder, but the line {outcome.detail}."
+            return f"Rules allow {text} in the workspace's root folder, but the line {outcome.detail}."
         case "hidden" if rule is not None:
-            return f"{text} may be what {rule_display_name(rule)} is about; what it runs is only known when it runs."
+            return (
+                f"The {rule_display_name(rule)} may apply to {text}: what it runs is known only when it runs."
+            )
         case _:
             pass
     if reason := _explain_user_rule(text, outcome):
         return reason
     if rule is not None and rule.only_plain_reading:
-        return (
-            f"{text} only reads inside the workspace, which needs no asking (setting tools.readingCommands)."
-        )
+        return f"{text} only reads inside the workspace, which needs no approval (setting tools.readingCommands)."
     if outcome.decision == "allow":
         return f"{text}: mode {mode} allows every command."
-    verb = "are denied" if outcome.decision == "deny" else "ask"
-    return f"{text} isn't covered by a rule; shell commands {verb} in mode {mode}."
+    denied = outcome.decision == "deny"
+    return f"Mode {mode} doesn't allow {text}." if denied else f"No rule allows {text}."
 
 
 def _explain_line(mode: str, outcome: Ruling, parts: Sequence[PartRuling]) -> str:
     """Return why a shell line is decided so: by the deciding part, or by the line as a whole."""
     rule, detail = outcome.rule, outcome.detail
     if outcome.cause == "protected":
-        return f"The line {detail}, which asks in every mode."
+        return f"The line {detail}, which always needs approval."
     if outcome.cause == "redirection":
-        why = detail or f"redirects input or output, which asks in mode {mode}"
-        return f"Every command is allowed, but the line {why}."
+        return f"Rules allow every command of this line, but it {detail or 'redirects input or output'}."
     if outcome.cause == "private" and not any(p.ruling.cause == "private" for p in parts):
-        return f"The line {outcome.detail}; that asks in every mode."
+        return f"The line {outcome.detail}, which always needs approval."
     same = (outcome.decision, outcome.cause)
     deciding = [p for p in parts if (p.ruling.decision, p.ruling.cause) == same]
     if outcome.cause == "opaque" and not deciding:
-        return f"What this line runs can't be seen in full: {detail}."
+        return f"Interlock can't tell all that this line runs: {detail}."
     if outcome.cause == "hidden" and not deciding and rule is not None:
-        return f"What this line runs can't be seen in full ({detail}); {rule_display_name(rule)} may be about it."
+        return f"Interlock can't tell all that this line runs ({detail}); the {rule_display_name(rule)} may apply."
     alike = [p for p in deciding if p.ruling.rule is rule]
     uncovered = outcome.cause == "none" or (
         outcome.cause == "rule" and rule is not None and rule.tier == SHIPPED
@@ -252,8 +255,7 @@ def _explain_line(mode: str, outcome: Ruling, parts: Sequence[PartRuling]) -> st
         names = ", ".join(_quote_shortened_command(p.command.text) for p in alike[:3]) + (
             ", …" if len(alike) > 3 else ""
         )
-        count = f"{len(alike)} of {len(parts)} commands"
-        return f"{count} aren't covered by a rule: {names}; shell commands ask in mode {mode}."
+        return f"No rule allows {len(alike)} of {len(parts)} commands: {names}."
     return _explain_part(mode, deciding[0])
 
 
@@ -262,14 +264,14 @@ def _quote_shortened_command(text: str) -> str:
     return f"`{short if len(short) <= _SHOWN else short[:_SHOWN] + '…'}`"
 
 
-_DANGER = "A dangerous form asks every time: it {}."
-_HIDDEN = "Not all that it runs can be seen{}, so it asks every time."
+_DANGER = "It {}, which always needs approval."
+_HIDDEN = "Interlock can't tell all that it runs{}, so it always needs approval."
 
 
 def _explain_missing_always_choice(decided: PolicyDecision) -> str:
     """Return why no always-choice fits the call or would prevent the next question."""
     if decided.ruling.decision == "deny":
-        return "No session rule lifts a deny."
+        return "No decision in a run lifts a deny."
     asking = [o for o in (decided.ruling, *(p.ruling for p in decided.parts)) if o.decision == "ask"]
     if why := next((why for o in asking if (why := _explain_asking_despite_grant(o)) is not None), None):
         return why
@@ -278,7 +280,7 @@ def _explain_missing_always_choice(decided: PolicyDecision) -> str:
         return _HIDDEN.format(f" ({decided.line.opaque})")
     if danger := next((p.command.danger for p in decided.parts if p.command.danger), None):
         return _DANGER.format(danger)
-    return "It can't be narrowed to one command, one file, one host or one MCP tool or server."
+    return "It isn't about one command, one file, one host or one MCP tool or server."
 
 
 def _explain_asking_despite_grant(outcome: Ruling) -> str | None:
@@ -289,16 +291,18 @@ def _explain_asking_despite_grant(outcome: Ruling) -> str | None:
         case "opaque" | "hidden":
             return _HIDDEN.format(f" ({detail})" if detail else "")
         case "elsewhere":
-            return f"It {detail}; rules count for the workspace's own folder, so it asks every time."
+            return (
+                f"It {detail}; rules apply in the workspace's root folder only, so it always needs approval."
+            )
         case "redirection" | "protected" if detail:
-            return f"It {detail}, which asks every time."
+            return f"It {detail}, which always needs approval."
         case _:
             pass
     if rule is not None and rule.load_problem is not None:
         why = f"{rule_display_name(rule)} can't be used ({rule.load_problem})"
-        return f"{why}; until it is repaired, it asks every time."
+        return f"{why}; until you repair it, the call needs approval every time."
     if rule is not None and not can_grant_override(rule):
-        return f"{rule_display_name(rule)} stands above what a session's rule may allow."
+        return f"No decision in a run overrides the {rule_display_name(rule)}."
     return None
 
 
@@ -377,12 +381,18 @@ def _to_explained_part(shown: ShellPart, part: PartRuling) -> ExplainedPart:
     c = part.command
     more = {
         "argv": c.argv,
-        "rule": part.ruling.deciding_rule_name,
+        "rule": _deciding_rule_name_with_source(part.ruling),
         "danger": c.danger or c.sets,
         "opaque": c.opaque,
         "lets": _describe_extra_prefix_args(part),
     }
     return ExplainedPart.model_validate({**shown.model_dump(), **more})
+
+
+def _deciding_rule_name_with_source(ruling: Ruling) -> str:
+    """The deciding rule as the list of considered rules names it."""
+    name, rule = ruling.deciding_rule_name, ruling.rule
+    return _rule_name_with_source(rule) if rule is not None and name == rule_display_name(rule) else name
 
 
 def _describe_extra_prefix_args(part: PartRuling) -> str | None:
@@ -409,4 +419,4 @@ def _to_considered_rule(rule: Rule, decided: PolicyDecision) -> ConsideredRule:
     else:
         found = [match_restricting_rule(rule, p.command, args) for p in parts]
     word = cast(Literal["yes", "no", "maybe"], max(found, default=Match.NO).name.lower())
-    return ConsideredRule(rule=rule_display_name(rule), decision=rule.decision, rank=rule.rank, met=word)
+    return ConsideredRule(rule=_rule_name_with_source(rule), decision=rule.decision, rank=rule.rank, met=word)

@@ -42,7 +42,7 @@ class GrantRow(BaseModel, extra="forbid", frozen=True, defer_build=True):
 
     run: tuple[str, ...]
     covers: str
-    """In words, behind "also with"."""
+    """In words, behind "also"; empty: nothing."""
     flags: NameSet = frozenset()
     shown: NameSet = frozenset()
     keep: NameSet = frozenset()

@@ -92,7 +92,7 @@ async def lower_to_ask_if_host_private(call: CallView, verdict: Verdict) -> Verd
         return verdict  # the tool fails for the same reason
     if private is None:
         return verdict
-    reason = f"`{call.name}` leads to a private address ({private}), which asks every time."
+    reason = f"`{call.name}` leads to a private address ({private}), which always needs approval."
     changed = {"decision": "ask", "rule": f"{PRIVATE_RULE}: {private}", "reason": reason, "by_checker": True}
     return verdict.model_copy(update={**changed, "session": None})
 

@@ -115,7 +115,7 @@ def _possible_match_range(text: str) -> tuple[bytes, bytes]:
 
 SHIPPED, EXTENSION, WORKSPACE, USER, ADMIN = 1, 2, 3, 4, 5
 """Tiers (`docs/internals.md#policy`): a higher one decides first, regardless of priorities."""
-TIER_NAMES = dict(enumerate(("shipped", "extension", "workspace", "user", "admin"), SHIPPED))
+TIER_NAMES = dict(enumerate(("built-in", "extension", "workspace", "user", "admin"), SHIPPED))
 
 
 @dataclass(frozen=True, slots=True)

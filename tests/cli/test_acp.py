@@ -51,13 +51,11 @@ def test_an_edit_is_announced_asked_about_and_ended(
     assert call["locations"][0]["path"] == path
     diff = {"type": "diff", "path": path, "oldText": None, "newText": "one\n"}
     assert diff in asked["content"]
-    kinds = ["allow_once", *["allow_always"] * 3, "reject_once"]
+    kinds = ["allow_once", *["allow_always"] * 2, "reject_once"]
     assert [o["kind"] for o in question["params"]["options"]] == kinds
     names = [option["name"] for option in question["params"]["options"]]
-    assert names[1].startswith(
-        "yes, and all edits of this session: every change of a file by an editing tool"
-    )
-    assert all("a.txt" in name for name in names[2:4]), "what always covers"
+    assert names[:2] == ["Yes", "Yes to all edits in this session"]
+    assert names[2].endswith("`write_file` on a.txt, in this folder") and names[3] == "No"
     assert (tmp_path / "work" / "a.txt").exists() == written
     assert here.leave() == 0
 

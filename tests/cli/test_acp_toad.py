@@ -62,7 +62,7 @@ def test_toad_edits_plans_attaches_switches_cancels_and_loads(tmux: Tmux, tmp_pa
     tmux.opens(program, "acp", agent, str(work), columns=130, rows=42)
     tmux.waits_for(" default")
     tell(tmux, "write it")
-    tmux.waits_for("yes, once")
+    tmux.waits_for("Yes, and don")
     assert not (work / "a.txt").exists()
     tmux.presses("a")
     tmux.waits_for("Written.")

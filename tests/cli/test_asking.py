@@ -12,7 +12,7 @@ from patience import until
 from scripted import call, says, shell, tools
 from session.terminal import Terminal
 
-ASKS = "later] "
+ASKS = "(l: later): "
 
 
 Open = Callable[..., Terminal]
@@ -42,22 +42,26 @@ def test_yes_always_edit_and_no_are_taken_as_they_are_typed(terminal: Open, tmp_
     batch = [shell("touch a"), shell("mkdir b"), shell("touch c"), shell("touch d")]
     run = terminal(tools(*batch), tools(shell("mkdir b -p")), DONE, VISUAL=str(editor))
     shown = run.until(ASKS)
-    assert "1 of 4: run_shell_command touch a" in shown
-    assert "Always: exactly `touch a`" in shown
-    assert (
-        "[y yes, once · a always: exactly `touch a` · s always and save it: exactly `touch a`, in this folder · "
-        "e edit · n no, and why · c stop the run · l later] " in shown
-    )
+    assert "1 of 4: Run touch a" in shown
+    choices = """
+  [y] Yes
+  [a] Yes, and don't ask again in this run for exactly `touch a`
+  [s] Yes, and don't ask again in this or later runs for exactly `touch a`, in this folder
+  [e] Yes, after I change it
+  [n] No, and say why
+  [c] No, and stop the run
+  y/a/s/e/n/c (l: later): """
+    assert choices in shown
     run.type("what\n")
     assert "'what' isn't one of y, a, s, e, n, c, l." in run.until(ASKS)
     run.type("y\n")
-    assert "2 of 4: run_shell_command mkdir b" in run.until(ASKS)
+    assert "2 of 4: Run mkdir b" in run.until(ASKS)
     run.type("always\n")
     run.until(ASKS)
     run.type("e\n")
     run.until(ASKS)
     run.type("n\n")
-    run.until("Why? (Enter: no reason) ")
+    run.until("Reason (optional): ")
     run.type("no d here\n")
     assert run.ends() == 0, run.text
     rest = run.text
@@ -81,7 +85,7 @@ def test_later_leaves_it_parked_with_the_commands_and_keeps_what_was_said_before
     assert run.ends() == 75, run.text
     assert "Your decision is kept." in shown
     again = terminal(*replies, arguments=("resume", "latest"))
-    assert "run_shell_command touch b" in again.until(ASKS)
+    assert "Run touch b" in again.until(ASKS)
     again.type("y\n")
     assert again.ends() == 0, again.text
     assert sorted(p.name for p in (tmp_path / "work").iterdir()) == ["a", "b"]
@@ -104,9 +108,9 @@ def test_questions_are_answered_and_what_was_typed_ahead_is_no_answer(terminal: 
     (tmp_path / "work" / "go").touch()
     assert "2. full" in run.until(ASKS)
     run.type("2\n")
-    run.until("[answer 1 of 2 · l later] ")
+    run.until("Question 1 of 2 (l: later): ")
     run.type("Ann\n")
-    run.until("[answer 2 of 2 · l later] ")
+    run.until("Question 2 of 2 (l: later): ")
     run.type("Rome\n")
     assert run.ends() == 0, run.text
 
@@ -117,10 +121,7 @@ def test_a_plan_is_reviewed_where_it_was_made(terminal: Open) -> None:
     hand_in = call("exit_plan_mode", plan_filename="plan.md")
     run = terminal(tools(write), tools(hand_in), DONE, arguments=("run", "plan", "make a plan"))
     shown = run.until(ASKS)
-    assert (
-        "1. write it" in shown
-        and "every change of a file by an editing tool while the plan is carried out" in shown
-    )
+    assert "1. write it" in shown and "[a] Yes to all: the plan's edits need no further approval" in shown
     run.type("y\n")
     run.until("carries on from here (main)")
     assert run.ends() == 0, run.text
@@ -165,10 +166,7 @@ def test_one_word_answers_for_every_unknown_outcome_of_a_map(tmp_path: Path) -> 
     with Terminal(tmp_path / "work", "run", "agent.py:graph", columns=200) as killed:
         assert killed.ends() == -signal.SIGKILL
     with Terminal(tmp_path / "work", "resume", "latest", columns=200) as run:
-        assert (
-            "[r redo: run it again · s skip: leave it · with all: the same for 2 more like it · l later]"
-            in (run.until(ASKS))
-        )
+        assert "Add “all” to decide 2 more like it the same way." in (run.until(ASKS))
         run.type("s all\n")
         assert run.ends() == 0, run.text
         assert run.text.count(ASKS) == 1

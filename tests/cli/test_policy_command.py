@@ -63,7 +63,7 @@ def test_it_shows_the_decision_the_rule_with_its_line_and_each_part(run: Run, ch
     assert "deny  git push   user rule ~/.interlock/policies/mine.toml:8" in done.out
     assert "danger: deletes recursively" in done.out
     assert ["redirects", "write out"] in lines
-    assert ["no", "always   No session rule lifts a deny."] in lines
+    assert ["no", "always   No decision in a run lifts a deny."] in lines
 
 
 def test_it_says_what_a_person_could_answer_and_why_not_always(check, tmp_path: Path) -> None:
@@ -72,14 +72,14 @@ def test_it_says_what_a_person_could_answer_and_why_not_always(check, tmp_path: 
         *("proceed_once", "proceed_always", "proceed_always_and_save", "modify", "reject", "cancel")
     ]
     assert asked["always"]["commands"] == ["npm test"]
-    assert asked["covers"] == "`npm test` (also with flags of output)"
+    assert asked["covers"] == "`npm test` (also output flags)"
     dangerous = check("run_shell_command", command("rm -rf x"))
     assert "proceed_always" not in dangerous["choices"]
-    assert dangerous["reason"] == "`rm -rf x` deletes recursively; that asks even where a rule allows it."
-    assert dangerous["not_always"] == "A dangerous form asks every time: it deletes recursively."
+    assert dangerous["reason"] == "`rm -rf x` deletes recursively, which always needs approval."
+    assert dangerous["not_always"] == "It deletes recursively, which always needs approval."
     hidden = check("run_shell_command", command("eval $x"))
     assert hidden["unseen"] == "it runs something that is only known when it runs"
-    assert hidden["not_always"].startswith("Not all that it runs can be seen")
+    assert hidden["not_always"].startswith("Interlock can't tell all that it runs")
     assert check("run_shell_command", "npm test") == asked  # a line is its own argument
     call = put(tmp_path / "call.json", command("npm test"))
     assert check("run_shell_command", f"@{call}") == asked

@@ -109,7 +109,7 @@ PENDING = [
         2,
         tool_name="run_shell_command",
         args={"command": "pytest -q && git push --force", "description": "x" * 200},
-        reason="`git push` isn't covered by a rule",
+        reason="No rule allows `git push`.",
         preview="pytest -q && git push --force",
         always=dict.fromkeys(ALWAYS, "exactly `pytest` and `git push`"),
         parts=_PARTS,
@@ -332,7 +332,7 @@ def test_unknown_outcomes_of_one_effect_are_one_list_that_says_how_to_answer_all
     listed = [line.split() for line in lines if '{"item": ' in line]
     assert len(listed) == 20 and [line[0] for line in listed[14:16]] == ["15", "16"]
     assert "… 10 more, NOT shown here: interlock approvals aa11bb22" in text
-    assert "unknown outcome of mail {}" in text and "--answer 31=redo" in text
+    assert "Unknown outcome: mail" in text and "--answer 31=redo" in text
     assert "interlock resume aa11bb22 --answer all=skip" in text
     assert (
         sum(

@@ -39,7 +39,7 @@ def test_a_policy_that_the_model_writes_waits_for_a_person(
     done = run(*script(tmp_path, asks, {"text": "Well."}), *mode, "-p", "do it", "-o", "json")
     assert done.code == 75
     (waiting,) = done.json["pending_approvals"]
-    assert "asks in every mode" in waiting["reason"] and not Path(policy).exists()
+    assert "always needs approval" in waiting["reason"] and not Path(policy).exists()
 
 
 def test_a_command_begins_in_the_real_folder_of_a_workspace_that_a_link_leads_to(
@@ -170,7 +170,7 @@ def test_a_workspace_that_is_itself_what_the_program_goes_by_is_asked_about(
     place = place / folder.partition("/")[2]
     place.mkdir(parents=True, exist_ok=True)
     monkeypatch.chdir(place)
-    assert "asks in every mode" in asked(run, "policies/p.toml")
+    assert "always needs approval" in asked(run, "policies/p.toml")
 
 
 def test_a_run_keeps_the_rules_it_started_with(run: Run, tmp_path: Path, home: Path) -> None:

@@ -63,7 +63,7 @@ def test_show_says_of_each_call_who_decided(run: Run, tmp_path: Path) -> None:
     def below(call: str) -> str:
         return lines[next(n for n, line in enumerate(lines) if call in line) + 1].strip()
 
-    assert below("list_directory").startswith("allowed by shipped rule default.toml:")
+    assert below("list_directory").startswith("allowed by built-in rule")
     assert below("echo two").startswith(
         "arguments changed by hook house rules · allowed by settings tools.allowed"
     )
@@ -113,8 +113,11 @@ def test_an_always_is_told_where_it_lifts_the_next_question(run: Run, tmp_path: 
 
 
 REFUSED = {
-    "a rule": ([shell("curl x.org")], "was refused by a rule (settings tools.exclude"),
-    "a hook": ([shell("touch forbidden")], "was refused by a hook (hook house rules): not in this house"),
+    "a rule": ([shell("curl x.org")], "A rule (settings tools.exclude"),
+    "a hook": (
+        [shell("touch forbidden")],
+        "A hook (hook house rules) blocked 'run_shell_command': not in this house",
+    ),
 }
 
 
@@ -146,7 +149,7 @@ def test_a_refusal_is_made_up_for_by_a_later_success_of_its_kind(run: Run, tmp_p
     batches, code = AFTER_A_REFUSED_COMMAND[case]
     done = run(*script(tmp_path, [shell("curl x.org")], *batches), "-yp", "go", "-o", "json")
     assert (done.code, done.json["response"]) == (code, "I am done.")
-    warned = [w for w in done.json.get("warnings", ()) if "'run_shell_command' was refused by a rule" in w]
+    warned = [w for w in done.json.get("warnings", ()) if "denied 'run_shell_command'" in w]
     assert len(warned) == (0 if code else 1), "what fails the run is its error, the rest a warning"
 
 
@@ -161,13 +164,13 @@ def test_a_persons_no_to_one_of_two_calls_that_only_read_is_a_warning_too(run: R
     )
     assert run(*script(tmp_path, [READ, READ]), "--policy", str(asks), "-p", "go").code == 75
     done = run("resume", "latest", "--approve", "1", "--reject", "2")
-    assert done.code == 0 and "'list_directory' was refused by a person (" in done.err
+    assert done.code == 0 and "refused 'list_directory'" in done.err
 
 
 def test_a_person_who_rejects_is_named(run: Run, tmp_path: Path) -> None:
     assert run(*script(tmp_path, [write("a")]), "-p", "go").code == 75
     done = run("resume", "latest", "--reject", "all", "--reason", "never")
     assert (done.code, done.out) == (56, "I am done.\n")
-    assert "'write_file' was refused by a person (" in done.err
+    assert "refused 'write_file'" in done.err
     assert done.err.count("interlock resume") == 1, "the way on is said once"
     assert "): never." in done.err

@@ -46,8 +46,10 @@ def test_a_run_parks_is_decided_one_by_one_and_goes_on(run: Run, tmp_path: Path)
     name = approve[1]
     assert f"interlock resume {name} --approve 1\n" in parked.err
     assert "has made no calls yet. To see what waits: interlock approvals" in run("show", name, "--calls").out
-    covers = "write_file on a.txt"
-    assert f"  Always: {covers}\n  Saved:  {covers}, in this folder\n" in parked.err
+    covers = "`write_file` on a.txt"
+    assert f"  With --always: yes, and don't ask again in this run for {covers}\n" in parked.err
+    later = f"yes, and don't ask again in this or later runs for {covers}, in this folder"
+    assert f"  With --always-save: {later}\n" in parked.err
     assert [r["id"] for r in json.loads(run("approvals", "--json").out)] == [f"{name}-1.1", f"{name}-1.2"]
     assert json.loads(run("runs", "--json").out)[0]["status"] == "waiting"
 
@@ -58,7 +60,7 @@ def test_a_run_parks_is_decided_one_by_one_and_goes_on(run: Run, tmp_path: Path)
     assert f"interlock resume {name} --approve 2\n" in half.err, "what is decided keeps its number"
     done = run("resume", "latest", "--reject", "2", "--reason", "not b")
     assert (done.code, done.out) == (0, "Both are done.\n")
-    assert "warning: 'write_file' was refused by a person" in done.err
+    assert "refused 'write_file'" in done.err
     assert "✓ Write a.txt · +1" in done.err
     assert Path("a.txt").read_text() == "one\n"
     assert not Path("b.txt").exists()

@@ -18,10 +18,11 @@ from toy_front import Toy
 
 from interlock.engine import resume_sync
 from interlock.engine.client import ENDED, Client, Decision, Options, Outcome, Pending
+from interlock.engine.client.answer_choices import choices_by_key
 from interlock.engine.client.conversation import Conversation
 from interlock.engine.client.following import FollowedEvent, LiveDriveRegistry, RunStatus, follow_events
 from interlock.engine.client.record import Cursor
-from interlock.engine.client.requests import choices_by_key, make_decision
+from interlock.engine.client.requests import make_decision
 from interlock.state.errors import UserError
 from interlock.state.events import Event, MessageEvent, ToolResultEvent, ToolUse
 from interlock.testing import Stage
@@ -150,7 +151,8 @@ from interlock.engine.client import Client, Options
 home, work, script, run = sys.argv[1:]
 options = Options(home=Path(home), user_home=Path(home), workspace=Path(work), model=f"script:{script}", env={})
 request = Client(options).waiting_requests(run)[0].fields
-from interlock.engine.client.requests import make_decision, choices_by_key
+from interlock.engine.client.answer_choices import choices_by_key
+from interlock.engine.client.requests import make_decision
 Client(options).resume_sync(run, decisions=[make_decision(request, choices_by_key(request)["y"])])
 """
 

@@ -122,7 +122,7 @@ def test_the_command_draws_both(run: Run, tmp_path: Path) -> None:
     script = put(tmp_path / "script.json", [tools(call("glob", pattern="*")), {"text": "x"}])
     assert run("-m", f"script:{script}", "-p", "go").code == 0
     drawn = run("diagram", "tool-call", "--run", "latest", "--call", "1").out
-    assert '"schedule<br/>allowed by shipped rule' in drawn and 'success["success ×1"]' in drawn
+    assert '"schedule<br/>allowed by built-in rule' in drawn and 'success["success ×1"]' in drawn
     assert 'default_["default ×1: now"]' in run("diagram", "approval-mode", "--run", "latest").out
     for argv, hint in ((("tool-call",), "--call N"), (("run",), "interlock show")):
         refused = run("diagram", *argv, "--run", "latest")

@@ -38,15 +38,15 @@ def test_a_subtask_is_asked_about_done_and_its_result_goes_to_the_task_above(
     ]
     with opens(replies, "--mode", "orchestrator", rows=50) as terminal:
         terminal.say("have a note written", then="new_task")
-        terminal.waits_for("[y] yes")
+        terminal.waits_for("[y] Yes")
         terminal.press("y", then="note.txt")
-        terminal.waits_for("[y] yes")
+        terminal.waits_for("[y] Yes")
         assert not (folder / "note.txt").exists()
         terminal.press("y")
         for result in ("The note is written.", "All of it is done."):
-            terminal.waits_for(f"\n    {result}\n")
-            terminal.waits_for("[y] yes")
+            terminal.waits_for(f"\n  {result}\n")
+            terminal.waits_for("[y] Yes")
             terminal.press("y")
-            terminal.waits_for("[y] yes", gone=True)
+            terminal.waits_for("[y] Yes", gone=True)
         terminal.waits_for("›")
     assert (folder / "note.txt").read_text() == "noted\n"

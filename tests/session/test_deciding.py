@@ -24,19 +24,19 @@ def test_words_a_command_or_a_paste_at_a_question_go_to_the_input_line_and_decid
     folder: Path, opens: Opens
 ) -> None:
     with opens([edit(), {"text": "Written."}], rows=50) as terminal:
-        terminal.say("write it", then="[n] no")
+        terminal.say("write it", then="[n] No")
         for word in ("yes, ", "always ", "every ", "yacht"):
             terminal.type(word)  # its letters arrive together, however slow we are
             time.sleep(0.02)
         terminal.waits_for("› yes, always every yacht")
         time.sleep(0.5)
-        terminal.waits_for("[n] no")
+        terminal.waits_for("[n] No")
         assert not (folder / "notes.txt").exists()
         terminal.press("escape")
         terminal.waits_for("yacht", gone=True)
         terminal.type("/approvals", then="› /approvals")
         terminal.press("enter", then="interlock resume")
-        terminal.waits_for("[l] later")
+        terminal.waits_for("[?] more")
         terminal.paste("y")
         terminal.waits_for("› y")
         time.sleep(0.5)
@@ -51,20 +51,20 @@ def test_each_of_a_batch_is_asked_and_what_is_left_open_again_here_and_in_the_ne
 ) -> None:
     calls = [edit("1\n", "one.txt")["tool_calls"][0], edit("2\n", "two.txt")["tool_calls"][0]]
     with opens([tools(*calls), {"text": "Both."}]) as terminal:
-        terminal.say("write two files", then="[i] one by one")
+        terminal.say("write two files", then="[i] Decide one by one")
         terminal.press("i", then="1 of 2")
-        terminal.waits_for("[y] yes")
+        terminal.waits_for("[y] Yes")
         terminal.press("y", then="2 of 2")
-        terminal.waits_for("[y] yes")
+        terminal.waits_for("[y] Yes")
         terminal.press("l", then="Left open")
-        terminal.press("enter", then="[y] yes")
+        terminal.press("enter", then="[y] Yes")
         terminal.press("escape")
-        terminal.waits_for("[l] later", gone=True)
+        terminal.waits_for("[?] more", gone=True)
         terminal.press("c-d")
         terminal.ends()
     (run,) = list_runs(folder.parent / "state")
     with opens(None, "-r", run.run) as terminal:
-        terminal.waits_for("[y] yes")
+        terminal.waits_for("[y] Yes")
         terminal.waits_for("two.txt")
         terminal.press("y", then="Both.")
     assert (folder / "one.txt").exists() and (folder / "two.txt").exists()
@@ -75,7 +75,7 @@ def test_a_prompt_after_escape_goes_on_in_the_same_run_and_the_model_is_told(
 ) -> None:
     told = {"text": "As you wish.", "expect": "Cancelled before it ran(.|\n)*now another thing"}
     with opens([edit(), told]) as terminal:
-        terminal.say("write it", then="[l] later")
+        terminal.say("write it", then="[?] more")
         terminal.press("escape", then="Left open")
         terminal.say("now another thing", then="As you wish.")
     assert len(list_runs(folder.parent / "state")) == 1
@@ -86,13 +86,13 @@ def test_saving_for_good_asks_once_more_and_shift_tab_changes_the_mode_meanwhile
     folder: Path, opens: Opens
 ) -> None:
     with opens([edit(), {"text": "Written."}]) as terminal:
-        terminal.say("write it", then="[l] later")
-        terminal.press("s", then="yes, save it for all later runs: write_file")
+        terminal.say("write it", then="[?] more")
+        terminal.press("s", then="[y] Yes, save this rule: don't ask again")
         time.sleep(0.5)
-        terminal.press("enter", then="[l] later")  # the marked entry is "no, back"
+        terminal.press("enter", then="[?] more")  # the marked entry is "No, back"
         assert not (folder / "notes.txt").exists()
         terminal.press("s-tab", then="accepts edits")
-        terminal.waits_for("[l] later")
+        terminal.waits_for("[?] more")
         time.sleep(0.5)
         terminal.press("y", then="Written.")
         terminal.waits_for("accepts edits")
@@ -103,13 +103,12 @@ def test_all_edits_of_this_session_are_asked_about_no_more(folder: Path, opens: 
     redirects = tools(shell("echo hi > three.txt"))
     replies = [edit(), edit("2\n", "two.txt"), redirects, {"text": "Both."}]
     with opens(replies, "--allowed-tools", "run_shell_command(echo)") as terminal:
-        terminal.say("write two files", then="[a] yes, and all edits of this session")
-        terminal.waits_for("commands still ask")
+        terminal.say("write two files", then="[a] Yes to all edits in this session")
         terminal.press("a", then="redirects input or output")
         time.sleep(0.5)
-        terminal.press("n", then="why not?")
+        terminal.press("n", then="Reason (optional)")
         terminal.press("enter", then="Both.")
-        terminal.waits_for("was refused by a person")
+        terminal.waits_for("– Run echo hi > three.txt · refused", anywhere=True)
         terminal.waits_for("accepts edits")
         assert (folder / "notes.txt").exists() and (folder / "two.txt").exists()
         time.sleep(1.5)
@@ -128,15 +127,15 @@ def test_several_edits_are_decided_as_one_list_and_stopping_stops_them_all(
 ) -> None:
     calls = [edit("x\n", f"{n}.txt")["tool_calls"][0] for n in range(10)]
     with opens([tools(*calls), {"text": "All ten."}], rows=40) as terminal:
-        terminal.say("write ten files", then="[y] yes, once (all 10)")
-        terminal.waits_for("10 edits wait for you")
+        terminal.say("write ten files", then="[y] Yes (all 10)")
+        terminal.waits_for("10 edits")
         terminal.press("y", then="All ten.")
     assert len([*folder.glob("*.txt")]) == 10
     others = [edit("y\n", f"other{n}.txt")["tool_calls"][0] for n in range(10)]
     with opens([tools(*others), {"text": "Never."}], rows=40) as terminal:
-        terminal.say("write ten others", then="[i] one by one")
+        terminal.say("write ten others", then="[i] Decide one by one")
         terminal.press("i", then="1 of 10")
-        terminal.waits_for("[c] stop the run")
+        terminal.press("?", then="[c] No, and stop the run")
         terminal.press("c", then="Cancelled")
         assert "2 of 10" not in "\n".join(terminal.scrollback)
 
@@ -148,7 +147,7 @@ def test_a_long_diff_is_shown_whole_in_a_pager_and_opens_in_the_difftool(folder:
     (folder / "notes.txt").write_text("the first of all\nold\n")
     long = "the first of all\n" + "".join(f"line {n}\n" for n in range(500))
     with opens([SEEN, edit(long), {"text": "Written."}], rows=40, env={"PAGER": f"tee {paged}"}) as terminal:
-        terminal.say("write it", then="more lines: [v]")
+        terminal.say("write it", then="v shows all")
         terminal.until("[o] difftool")
         terminal.waits_for("notes.txt (+")  # its headline is still there
         terminal.press("v")
@@ -170,7 +169,7 @@ def test_a_diff_has_colours_and_line_numbers_marks_words_and_fits_the_width(
     rest = "stays here and more and more, so that the line is wider than the terminal, by far"
     (folder / "notes.txt").write_text(f"one\nthe old word {rest}\nthree\n")
     with opens([SEEN, edit(f"one\nthe new word {rest}\nthree\n")], columns=60, rows=30) as terminal:
-        terminal.say("write it", then="[l] later")
+        terminal.say("write it", then="[?] more")
         screen = "\n".join(terminal.screen)
         assert "  1   one\n  2 - the old word" in screen and "  2 + the new word" in screen
         assert screen.count("by far") == 2, "long lines are wrapped, not cut"
@@ -185,11 +184,11 @@ def test_what_another_terminal_decides_or_asks_appears_and_what_came_of_it(
 ) -> None:
     answers = ("It is written.", "Anything else?", "Not here.", "Here.")
     with opens([edit(), *({"text": text} for text in answers)], rows=40) as terminal:
-        terminal.say("write it", then="[y] yes")
+        terminal.say("write it", then="[y] Yes")
         assert "It is written." in elsewhere(terminal, "resume", "latest", "--approve", "all")
         terminal.waits_for("Decided in another terminal.")
         terminal.waits_for("It is written.")
-        terminal.waits_for("[y] yes", gone=True)
+        terminal.waits_for("[y] Yes", gone=True)
         terminal.say("thanks", then="Anything else?")
         assert "Not here." in elsewhere(terminal, "resume", "latest", "-p", "and elsewhere?")
         terminal.say("and here?", then="Here.")
@@ -199,7 +198,7 @@ def test_what_another_terminal_decides_or_asks_appears_and_what_came_of_it(
     assert (folder / "notes.txt").read_text() == "new\n"
 
 
-def test_a_question_is_answered_by_a_number_or_in_words_and_each_of_several_below_it(opens: Opens) -> None:
+def test_a_question_is_answered_by_arrows_a_number_or_words_and_several_in_one_form(opens: Opens) -> None:
     options = [{"label": "red", "description": "warm"}, {"label": "blue", "description": "cold"}]
     one = [{"question": "Which colour?", "header": "Colour", "type": "choice", "options": options}]
     sizes = [{"label": "small"}, {"label": "large"}]
@@ -211,14 +210,19 @@ def test_a_question_is_answered_by_a_number_or_in_words_and_each_of_several_belo
     with opens(
         [asks[0], {**asks[1], "expect": "blue"}, {"text": "So be it.", "expect": "large(.|\n)*Otto"}]
     ) as terminal:
-        terminal.say("paint it", then="your answer")
+        terminal.say("paint it", then="❯ 1. red  warm")
+        terminal.press("down", then="❯ 2. blue  cold")
+        terminal.press("enter", then="❯ 1. small")
         terminal.type("2")
-        terminal.press("enter")
-        for number, answer in enumerate(("2", "Otto"), 1):
-            terminal.waits_for(f"answer {number} of 2")
-            terminal.type(answer, then=f"› {answer}")
-            terminal.press("enter")
-        terminal.waits_for("So be it.")
+        terminal.waits_for("❯ 2. large")
+        terminal.press("enter", then="Question 2 of 2")
+        terminal.press("escape", then="❯ 1. small")
+        terminal.type("large", then="› large")
+        terminal.press("enter", then="✓ 1. Which size?: large")
+        terminal.type("Otto", then="› Otto")
+        terminal.press("enter", then="So be it.")
+        terminal.waits_for("✓ Which colour? · blue")
+        terminal.waits_for("✓ Which size? large · Which name? Otto")
 
 
 def test_what_a_sub_agent_wants_is_asked_in_its_name(folder: Path, opens: Opens) -> None:
@@ -227,8 +231,8 @@ def test_what_a_sub_agent_wants_is_asked_in_its_name(folder: Path, opens: Opens)
     agent = {"agent": "generalist:0.0"}
     replies = [tools(call), {**agent, **edit()}, {**agent, "tool_calls": [done]}, {"text": "Well done."}]
     with opens(replies, rows=40) as terminal:
-        terminal.say("have it written", then="(sub-agent generalist:0.0)")
-        terminal.waits_for("[l] later")
+        terminal.say("have it written", then="for sub-agent generalist:0.0")
+        terminal.waits_for("[?] more")
         terminal.press("y", then="Well done.")
         terminal.waits_for_line("▪ generalist")
     assert (folder / "notes.txt").exists()
@@ -240,22 +244,65 @@ def test_what_is_being_typed_when_a_question_comes_is_no_answer_to_it(folder: Pa
         while "write_file" not in "\n".join(terminal.screen):
             terminal.type("yyy")
             time.sleep(0.05)
-        terminal.waits_for("[y] yes")
+        terminal.waits_for("[y] Yes")
         assert not (folder / "notes.txt").exists()
         terminal.press("y", then="Written.")
         terminal.waits_for_line("› yyy")  # the draft is back
 
 
-def test_the_editor_changes_what_will_run(folder: Path, opens: Opens, tmp_path: Path) -> None:
-    editor = put(tmp_path / "editor.sh", '#!/bin/sh\nsed -i "s/new/changed/" "$1"\n')
+def test_the_editor_opens_the_text_that_will_be_written_and_changes_it(
+    folder: Path, opens: Opens, tmp_path: Path
+) -> None:
+    editor = put(tmp_path / "editor.sh", '#!/bin/sh\n[ "$(cat "$1")" = new ] && echo changed > "$1"\n')
     with opens([edit(), {"text": "Written."}], env={"EDITOR": str(editor)}) as terminal:
-        terminal.say("write it", then="[e] edit")
+        terminal.say("write it", then="[e] change it")
         terminal.press("e", then="Written.")
     assert (folder / "notes.txt").read_text() == "changed\n"
 
 
 def test_a_key_stands_beside_what_it_does_however_narrow_the_terminal(opens: Opens) -> None:
     with opens([edit()], columns=47) as terminal:
-        terminal.say("write notes.txt", then="[y] yes")
-        for key in ("[s] always and save it", "[n] no, and why", "[c] stop the run", "[l] later"):
+        terminal.say("write notes.txt", then="[y] Yes")
+        for key in ("[a] Yes to all edits in this session", "[n] No, and say why", "[v] view all"):
             terminal.waits_for(key)
+        terminal.press("?", then="[s] Yes, and don't ask again")
+        terminal.waits_for("[c] No, and stop the run")
+
+
+def test_a_long_command_and_a_long_diff_share_one_screen_with_all_their_choices(
+    folder: Path, opens: Opens
+) -> None:
+    line = "\n".join(f"python3 migrate.py --step {n}" for n in range(40))
+    (folder / "notes.txt").write_text("".join(f"old {n}\n" for n in range(150)))
+    long = edit("".join(f"new {n}\n" for n in range(150)))
+    command = tools(call("run_shell_command", command=line, description="Migrate step by step"))
+    with opens([command, SEEN, long, {"text": "Over."}]) as terminal:
+        terminal.say("migrate", then="[?] more")
+        screen = terminal.screen
+        assert "Run this command" in screen[:3] and "  python3 migrate.py --step 9" in screen
+        for text in (
+            "more lines · v shows all",
+            "The model says: Migrate step by step",
+            "[y] Yes",
+            "[n] No, and say why",
+        ):
+            terminal.waits_for(text)
+        terminal.press("n", then="Reason (optional)")
+        terminal.type("not today", then="› not today")
+        terminal.press("enter", then="Edit notes.txt (+150 −150)")
+        terminal.waits_for("[?] more")
+        assert any(row.startswith("    1 - old 0") for row in terminal.screen)
+        for text in (
+            "286 more lines · v shows all",
+            "[a] Yes to all edits in this session",
+            "[n] No, and say why",
+        ):
+            terminal.waits_for(text)
+        time.sleep(0.5)
+        terminal.press("y", then="✓ Edit notes.txt · accepted (+150 −150)")
+        terminal.waits_for("Over.")
+        shown = "\n".join(terminal.scrollback)
+        assert "– Run python3 migrate.py" in shown and "· refused: not today" in shown
+        assert "✗" not in shown and "new 100" not in shown, (
+            "a refusal is no failure, and an answer is one line"
+        )

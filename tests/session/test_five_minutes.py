@@ -19,7 +19,7 @@ def test_the_pictures_are_made_of_a_real_run(tmp_path: Path) -> None:
     drawn = {file.name: file.read_text().replace("&#160;", " ") for file in tmp_path.iterdir()}
     assert drawn.keys() == {file.name for file in (ROOT / "docs" / "pictures").glob("*.svg")}
     assert "Stored: the key in ~/.gemini/.env" in drawn["question.svg"]
-    assert "[y] yes" in drawn["edit.svg"] and "M prices.py" in drawn["undo.svg"]
+    assert "[y] Yes" in drawn["edit.svg"] and "M prices.py" in drawn["undo.svg"]
     assert "not-a-real-key" not in "".join(drawn.values())
 
 

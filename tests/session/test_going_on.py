@@ -43,10 +43,10 @@ def test_killed_in_a_tool_its_outcome_is_asked_and_it_is_not_run_twice(folder: P
 
 def test_killed_while_something_is_asked_it_is_asked_again(folder: Path, opens: Opens) -> None:
     with opens([edit(), {"text": "Written."}]) as terminal:
-        terminal.say("write it", then="[y] yes")
+        terminal.say("write it", then="[y] Yes")
         terminal.kill()
     with opens(None, "-c") as terminal:
-        terminal.waits_for("[y] yes")
+        terminal.waits_for("[y] Yes")
         assert shown(terminal).count("❯ write it") == 1
         terminal.press("y", then="Written.")
     assert (folder / "notes.txt").read_text() == "new\n"

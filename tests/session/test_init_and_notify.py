@@ -12,7 +12,7 @@ def test_init_shows_the_file_first_and_the_conversation_goes_on_as_it_was(folder
     written = edit("# Demo\n\nOne module.\n", "GEMINI.md")
     replies = [{**written, "expect": "the owners"}, {"text": "It holds the module."}]
     with opens(replies, rows=40) as terminal:
-        terminal.say("/init name the owners", then="[y] yes")
+        terminal.say("/init name the owners", then="[y] Yes")
         terminal.waits_for("One module.")
         assert not (folder / "GEMINI.md").exists()
         terminal.press("y", then="It holds the module.")
@@ -29,7 +29,7 @@ def test_a_session_that_waits_rings_once_and_says_what_could_not_be_sent(folder:
     with opens([edit(), {"text": "It is written."}]) as terminal:
         terminal.waits_for("›")
         assert b"\a" not in terminal.written
-        terminal.say("write notes.txt", then="[y] yes")
+        terminal.say("write notes.txt", then="[y] Yes")
         terminal.waits_for("general.notify.command: exit 3. no luck")
         rung = b"\a\x1b]9;Interlock waits: write notes.txt: write_file notes.txt\a"
         assert terminal.written.count(rung) == 1
@@ -49,7 +49,7 @@ def test_another_workflow_runs_beside_the_conversation_and_its_output_is_shown(
         "graph = StateGraph(State).add_node(ask).add_edge(START, 'ask').compile()\n"
     )
     with opens([{"text": "Here again."}]) as terminal:
-        terminal.say('/run agent.py:graph {"topic": "tea"}', then="your answer")
+        terminal.say('/run agent.py:graph {"topic": "tea"}', then="Enter answers")
         terminal.say("rum", then="topic: tea or rum")
         terminal.say("/run agent.py:graph {", then="The input of /run isn't JSON")
         terminal.say("/run route now", then="(default, ")

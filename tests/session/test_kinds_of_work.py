@@ -22,13 +22,13 @@ def test_always_for_a_plan_ends_with_it_and_the_mode_is_what_the_footer_says(
         {"text": "Later, too."},
     ]
     with opens(replies, rows=40) as terminal:
-        terminal.say("/plan do it", then="[a] yes, and all edits of the plan")
+        terminal.say("/plan do it", then="[a] Yes to all")
         terminal.waits_for("plan mode")
         terminal.press("a", then="Carried out.")
         assert (folder / "notes.txt").exists(), "unasked, while the plan is carried out"
         terminal.waits_for("asks first")
         terminal.say("go on", then="later.txt (+1)")
-        terminal.waits_for("[y] yes, once")
+        terminal.waits_for("[y] Yes")
         terminal.press("y", then="Later, too.")
         terminal.say("/clear", then="A new conversation")
         terminal.waits_for_line("asks first")
@@ -38,11 +38,11 @@ def test_a_mode_of_work_makes_it_a_task_whose_result_is_accepted(folder: Path, o
     write = call("write_to_file", path="a.txt", content="x\n", line_count=1)
     replies = [tools(write), says("attempt_completion", result="All done here.")]
     with opens(replies, "--mode", "code") as terminal:
-        terminal.say("write a file", then="[y] yes")
+        terminal.say("write a file", then="[y] Yes")
         terminal.press("y", then="All done here.")
-        terminal.waits_for("[y] yes")
+        terminal.waits_for("[y] Yes")
         terminal.press("y")
-        terminal.waits_for("[y] yes", gone=True)
+        terminal.waits_for("[y] Yes", gone=True)
         terminal.waits_for("›")
     assert (folder / "a.txt").read_text() == "x\n"
 

@@ -1,5 +1,6 @@
 """A run's events as lines: finished ones once, live ones never larger than their space."""
 
+import asyncio
 import re
 from collections.abc import Iterable
 from typing import Any, cast
@@ -8,10 +9,12 @@ from pydantic import JsonValue
 from rich.cells import cell_len
 from rich.table import Table
 
-from interlock.cli.session.decision_panel import request_text as approval
+from interlock.cli.session.decision_panel import DecisionPanel
 from interlock.cli.session.screen import Screen
 from interlock.cli.session.theme import THEMES
-from interlock.engine.client.requests import plan_under_review
+from interlock.engine.client import Decision
+from interlock.engine.client.answer_choices import plan_under_review
+from interlock.engine.client.requests import decided_request_line
 from interlock.state import events as ev
 from interlock.state.seen import SeenFile
 from interlock.tools.stale_files import StaleFile
@@ -149,16 +152,31 @@ def test_a_long_answer_that_comes_whole_is_taken_in_pieces_between_which_others_
     assert [line for line in lines if line.endswith("of many")] == whole.split("\n\n")
 
 
-def test_a_diff_that_was_asked_about_stands_once() -> None:
+def test_the_result_of_an_edit_that_was_decided_here_adds_nothing_to_the_decision() -> None:
     diff = "--- a/f\n+++ b/f\n@@ -1 +1 @@\n-a\n+b\n"
-    asked = ev.ApprovalRequired(
-        id="r-1", kind="approval", tool_name="replace", args={}, reason="", preview=diff, choices=[]
-    )
-    result = ev.ToolResultEvent(
-        tool_name="replace", tool_id="1", status="success", summary="Edit f", diff=diff
-    )
-    assert "  1 + b" in plain(made(result).take_finished_output())
-    assert plain(made(asked, result).take_finished_output()) == ["✓ Edit f · +1 −1", ""]
+    request = {
+        "id": "r-1",
+        "call": "1",
+        "kind": "approval",
+        "tool_name": "replace",
+        "args": {"file_path": "f"},
+        "preview": diff,
+        "reason": "",
+        "choices": ["proceed_once", "reject"],
+    }
+    edit: dict[str, Any] = {"tool_name": "replace", "tool_id": "1", "summary": "Edit f"}
+    done = ev.ToolResultEvent(**edit, status="success", diff=diff)
+    no = ev.ToolResultEvent(**edit, status="error", error={"type": "rejected", "message": "for the model"})
+    assert "  1 + b" in plain(made(done).take_finished_output())
+    assert plain(made(no).take_finished_output()) == ["– Edit f · refused", ""]
+    for choice, result, line in (
+        ("proceed_once", done, "✓ Edit f · accepted (+1 −1)"),
+        ("reject", no, "– Edit f · refused"),
+    ):
+        screen, decision = made(), Decision("r-1", cast(Any, choice))
+        screen.show_decided([request], [decision], decided_request_line(request, decision))
+        screen(result)
+        assert plain(screen.take_finished_output()) == [line, ""]
 
 
 def test_a_refused_write_says_why_in_a_line_and_shows_its_diff() -> None:
@@ -200,21 +218,42 @@ def test_a_paste_of_many_lines_is_folded() -> None:
     assert shown[-2:] == ["  … 4,980 more lines", ""]
 
 
-def test_a_plan_is_read_as_what_it_says_and_asked_about_below() -> None:
+def test_a_plan_is_shown_rendered_above_its_choices_and_in_the_scrollback_once_approved() -> None:
     request = {
         "id": "r-1",
+        "call": "1",
         "kind": "approval",
         "tool_name": "exit_plan_mode",
         "args": {"plan_filename": "fix.md", "plan": "# Fix\n\n1. Change **add**"},
         "preview": "# Fix\n\n1. Change **add**",
         "reason": "The plan is ready.",
-        "choices": ["proceed_once", "reject"],
+        "choices": ["proceed_once", "proceed_always", "reject"],
     }
     screen = made()
-    screen.show_markdown(plan_under_review(request))
-    assert plain(screen.take_finished_output()) == ["Fix", "", "1. Change add", ""]
-    assert plain(approval(request, "", color=False)) == [
-        "exit_plan_mode fix.md   [r-1]",
-        "  Why: The plan is ready.",
+
+    async def panel_lines() -> list[str]:
+        panel = DecisionPanel([request], cast(Any, None), screen.layout_markdown)
+        return [line.plain for line in panel.lines(80, 22)]
+
+    assert asyncio.run(panel_lines()) == [
+        "Plan: fix.md",
+        "Fix",
+        "",
+        "1. Change add",
+        "❯ [y] Yes, and ask before each edit",
+        "  [a] Yes to all: the plan's edits need no further approval; commands still do",
+        "  [n] No, and say why",
+        "  The plan is ready.",
+        "  [v] view all  [?] more  Esc: later",
+    ]
+    decision = Decision("r-1", "proceed_once")
+    screen.show_decided([request], [decision], decided_request_line(request, decision))
+    assert plain(screen.take_finished_output()) == [
+        "Fix",
+        "",
+        "1. Change add",
+        "",
+        "✓ Plan: fix.md · accepted",
+        "",
     ]
     assert plan_under_review({**request, "tool_name": "replace"}) == ""

@@ -29,7 +29,7 @@ def test_a_small_model_reads_edits_and_ends_in_a_session(folder: Path, local: Lo
     ]
     arguments = ("-m", "openai:qwen", "--protocol", "json")
     with Terminal(folder, *arguments, env=local.env, columns=100, rows=30) as terminal:
-        terminal.say("change the word", then="[y] yes")
+        terminal.say("change the word", then="[y] Yes")
         terminal.waits_for("plum")
         terminal.press("y", then="It is pear now.")
         terminal.waits_for_line(r".*qwen.* (?!100)\d+% left")

@@ -47,7 +47,7 @@ def test_a_first_session_to_an_approved_edit_a_long_output_and_out_of_it(tmux: S
     )
     tmux.begins("-m", f"script:{script}", "--allowed-tools", "run_shell_command(seq)")
     tmux.says("write notes.txt")
-    tmux.waits_for("[y] yes")
+    tmux.waits_for("[y] Yes")
     assert not (tmux.folder / "notes.txt").exists()
     tmux.do("send-keys", "y")
     tmux.waits_for(WIDE.partition(" ")[0])

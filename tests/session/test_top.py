@@ -26,11 +26,11 @@ def test_one_watches_runs_decides_what_one_asks_and_stops_another(folder: Path) 
     assert start("asks").wait(60) == 75
     with terminal:
         terminal.waits_for("1 waiting · 1 running")
-        terminal.waits_for("write_file notes.txt (+1)")
+        terminal.waits_for("Create notes.txt (+1)")
         terminal.waits_for("run_shell_command touch began")
         terminal.waits_for("⎇ trunk")
         assert "the one that asks" in terminal.screen[2], "what waits for a person comes first"
-        terminal.press("enter", then="[y] yes")
+        terminal.press("enter", then="[y] Yes")
         terminal.press("y", then="Done.")
         terminal.waits_for("›")
         terminal.press("c-d", then="q quit")
@@ -63,8 +63,8 @@ def test_the_list_is_printed_once_for_a_script_and_without_a_terminal(folder: Pa
     (row,) = json.loads(printed("top", "--json"))
     assert (row["status"], row["activity"], row["title"]) == (
         "waiting",
-        "write_file notes.txt (+1)",
+        "Create notes.txt (+1)",
         "add a note",
     )
     assert row["workspace"] == str(folder) and row["waiting"] == 1 and row["since"] > row["created"]
-    assert "write_file notes.txt (+1)" in printed("top")
+    assert "Create notes.txt (+1)" in printed("top")

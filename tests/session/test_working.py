@@ -10,6 +10,8 @@ from patience import until
 from scripted import PNG, shell, tools
 from session.terminal import Opens, edit
 
+from interlock.engine.read import list_runs
+
 MADE = shell("mkdir -p __pycache__; echo > __pycache__/m.pyc; sleep 0.1")
 SLOW = shell("touch began; until [ -e go ]; do sleep 0.05; done")
 
@@ -29,16 +31,17 @@ def test_an_undo_is_known_to_the_model_and_to_the_next_session(folder: Path, ope
         terminal.sends("/show", "undone")
 
 
-def test_a_no_says_how_to_go_on_here_and_is_no_error(folder: Path, opens: Opens) -> None:
+def test_a_no_is_one_line_and_no_error(folder: Path, opens: Opens) -> None:
     with opens([edit(), {"text": "Then not.", "expect": "another file"}]) as terminal:
-        terminal.say("write it", then="[y] yes, once")
-        terminal.type("n", then="why not?")
-        terminal.sends("another file", "▸ no: another file", "Then not.")
+        terminal.say("write it", then="[y] Yes")
+        terminal.type("n", then="Reason (optional)")
+        terminal.sends("another file", "– Create notes.txt · refused: another file", "Then not.")
         assert not (folder / "notes.txt").exists()
-        terminal.waits_for_line(r"– 'write_file' was refused by a person \(.*\): another file\..*")
-        terminal.waits_for("or say what to do instead")
-        screen = " ".join("\n".join(terminal.scrollback).split())
-        assert "what to do instead:" not in screen and "(refused)" not in screen
+        until(lambda: list_runs(folder.parent / "state")[0].status == "failed", "its end")
+        terminal.press("c-d")
+        terminal.ends()
+        screen = "\n".join(terminal.scrollback)
+        assert "✗" not in screen and screen.count("refused") == 1, "the decision is told once, as no failure"
 
 
 def test_the_footer_tells_what_runs_and_how_far_a_first_answer_has_come(folder: Path, opens: Opens) -> None:

@@ -276,21 +276,22 @@ _NOTES = """
 """
 
 
-def test_each_button_and_key_names_what_it_covers(lab: Lab, person: Callable[..., Person]) -> None:
+def test_each_button_and_key_says_which_later_calls_it_allows(
+    lab: Lab, person: Callable[..., Person]
+) -> None:
     run = lab.park("scope", "fix it", script="edit")
     somebody = person()
     somebody.do_go("/")
     card = f"[data-run='{run}']"
-    somebody.do_see(
-        f"{card} [data-key='a']:has-text('every change of a file by an editing tool; commands still ask')"
+    somebody.do_see(f"{card} [data-key='a']:has-text('Yes to all edits in this run')")
+    assert not somebody.page.is_visible(f"{card} [data-key='s']"), (
+        "at most four choices, and the rest behind ?"
     )
+    somebody.do_press("j ?")
+    somebody.do_see(f"{card} [data-key='s']:has-text('in this folder')")
     ways = waiting(somebody, run)[0]["asked"]["ways"]
     shown = somebody.page.locator(f"{card} button").all_text_contents()
-    lasting = [way for way in ways if way["choice"].startswith("proceed_always")]
-    assert lasting and all(way["covers"] for way in lasting)
     for way in ways:
-        assert any(
-            text.startswith(way["label"]) and way["covers"].replace("`", "") in text for text in shown
-        ), way
-    assert "Always covers" not in somebody.page.inner_text(card)
+        whole = f"{way['label']} {way['covers']}".strip().replace("`", "")
+        assert any(text.startswith(whole) for text in shown), way
     lab.interlock("resume", run, "--reject", "all")

@@ -8,8 +8,9 @@ from pydantic import BaseModel
 from typing_extensions import override
 
 from interlock.engine.client import Client, Outcome, Renderer
+from interlock.engine.client.answer_choices import answer_choices
 from interlock.engine.client.program_drive import ProgramDialect
-from interlock.engine.client.requests import answer_choices, summarize_arguments
+from interlock.engine.client.requests import summarize_arguments
 from interlock.graphs.pipeline import Pipeline
 from interlock.state.calls import ApprovalRequest
 from interlock.state.errors import InputError
@@ -144,7 +145,10 @@ def request_payload(request_id: str, request: ApprovalRequest) -> dict[str, Any]
 def answer_schema(request: ApprovalRequest) -> dict[str, Any]:
     """Return the JSON Schema of the answers that a request takes; each choice is named with what it does and needs."""
     call = {"tool_name": request.call.name, "args": request.call.args}
-    known = {way.choice: way.label for way in answer_choices(cast(Any, {**request.model_dump(), **call}))}
+    known = {
+        way.choice: way.label_with_scope
+        for way in answer_choices(cast(Any, {**request.model_dump(), **call}))
+    }
     meant = [f"{choice}: {known[choice]}" if choice in known else choice for choice in request.choices]
     fields: dict[str, Any] = {
         "choice": {"type": "string", "enum": [*request.choices], "description": ". ".join(meant) + "."}

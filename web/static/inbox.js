@@ -12,13 +12,15 @@ export function decided() {
   tabs.postMessage("decided");
 }
 
+const words = (way) => (way.covers ? `${way.label} ${way.covers}` : way.label);
+
 async function decide(one, way, given = {}, card) {
   const buttons = card.querySelectorAll("button");
   buttons.forEach((b) => (b.disabled = true));
   await tried(async () => {
     await ask(`/api/runs/${one.run}/decide`, { decisions: [{ id: one.id, choice: way.choice, text: way.text || undefined, ...given }] });
     card.dataset.done = "1";
-    say(`${way.label}${way.covers ? ` (${way.covers})` : ""}: ${one.asked.headline}`);
+    say(`${words(way)}: ${one.asked.headline}`);
   });
   buttons.forEach((b) => (b.disabled = false));
   decided();
@@ -27,36 +29,36 @@ async function decide(one, way, given = {}, card) {
 /** Open the field that an answer takes, below the buttons. */
 function field(one, way, card) {
   const args = way.takes === "arguments";
-  const name = { reason: "Why not? The agent reads it. You may leave it empty.", arguments: "Arguments, as JSON", text: "Your answer" }[way.takes];
+  const name = { reason: "Reason (optional). The model reads it.", arguments: "Arguments, as JSON", text: "Your answer" }[way.takes];
   const input = el("textarea", { rows: args ? "8" : "2", required: way.takes === "text", spellcheck: !args, class: args ? "code" : "" });
   input.value = args ? JSON.stringify(one.fields.args, null, 2) : "";
-  const hide = (is) => card.querySelectorAll(".ways, .others").forEach((one) => (one.hidden = is));
+  const hide = (is) => card.querySelectorAll(".ways, .more").forEach((one) => (one.hidden = is));
   const back = () => (form.remove(), hide(false), card.focus());
   const form = el("form", { class: "answer", onsubmit: (e) => {
     e.preventDefault();
     tried(() => decide(one, way, args ? { args: JSON.parse(input.value) } : { text: input.value }, card));
   }, onkeydown: (e) => e.key === "Escape" && back() }, el("label", {}, name, input),
-    el("div", { class: "row" }, el("button", { class: "main" }, { reason: "Say no", arguments: "Run it so", text: "Answer" }[way.takes]), button("Back", back)));
+    el("div", { class: "row" }, el("button", { class: "main" }, { reason: "Send", arguments: "Run it with these", text: "Answer" }[way.takes]), button("Back", back)));
   card.querySelector(".answer")?.remove();
   hide(true);
   card.append(form);
   input.focus();
 }
 
-/** The buttons: yes and no first, then the rest. */
+/** The choices: at most four and the options of a question; the rest, and why it asks, behind "More". */
 function waysOf(one, card) {
   const options = one.fields.kind === "question" && one.asked.questions.length === 1 ? one.asked.questions[0].options : [];
   const picked = options.map((o) => button(o.label, () => decide(one, { choice: "proceed_once", label: o.label }, { text: o.label }, card), { class: "main" }));
-  const rank = (way) => (way.choice === "proceed_once" ? 0 : way.choice === "reject" ? 1 : way.choice === "cancel" ? 3 : 2);
-  const ways = [...one.asked.ways].sort((a, b) => rank(a) - rank(b));
-  const made = ways.map((way) => {
-    const kind = way.choice === "proceed_once" && !picked.length ? "main" : way.choice === "reject" ? "no" : rank(way) > 1 ? "quiet" : "";
-    return button([el("span", {}, way.label, way.covers && [": ", el("span", { class: "covers" }, ticks(way.covers))]), way.key && el("kbd", { "aria-hidden": "true" }, way.key)],
+  const make = (way) => {
+    const kind = way.choice === "proceed_once" && !picked.length ? "main" : way.choice === "reject" ? "no" : way.choice === "proceed_once" ? "" : "quiet";
+    return button([el("span", {}, way.label, way.covers && [" ", el("span", { class: "covers" }, ticks(way.covers))]), way.key && el("kbd", { "aria-hidden": "true" }, way.key)],
       () => (way.takes ? field(one, way, card) : decide(one, way, {}, card)), { class: kind, "data-key": way.key, "aria-keyshortcuts": way.key });
-  });
+  };
+  const isExtra = (way) => way.is_extra && way.choice !== "modify";
   const group = (name, given) => el("div", { class: name, role: "group", "aria-label": name === "ways" ? "Decide" : "Other answers" }, given);
-  const first = made.filter((one) => !one.classList.contains("quiet")), rest = made.filter((one) => one.classList.contains("quiet"));
-  return [group("ways", [picked, first]), rest.length ? group("others", rest) : null];
+  const extra = one.asked.ways.filter(isExtra).map(make), more = [...details(one), extra.length ? group("others", extra) : null].filter(Boolean);
+  return [one.asked.why && el("p", { class: "soft why" }, ticks(one.asked.why)), group("ways", [picked, one.asked.ways.filter((way) => !isExtra(way)).map(make)]),
+    more.length ? el("details", { class: "more" }, el("summary", {}, "More choices and details", el("kbd", { "aria-hidden": "true" }, "?")), more) : null];
 }
 
 /** What would happen: the diff, plan or command. */
@@ -65,9 +67,6 @@ function wanted(one) {
   const parts = [];
   if (asked.preview) parts.push(asked.shows === "diff" ? diff(asked.preview) : asked.shows === "plan" ? prose(asked.preview) : block(asked.preview));
   if (asked.cut) parts.push(el("p", { class: "warn" }, `Only the first 101,000 of ${asked.cut.toLocaleString()} characters stand here. All: interlock approvals ${one.run}`));
-  if (asked.parts.length) {
-    parts.push(el("ul", { class: "parts" }, asked.parts.map((part) => el("li", {}, el("code", {}, part.text), " ", el("span", { class: `verdict ${part.decision}` }, part.decision), " ", el("span", { class: "soft" }, part.reason)))));
-  }
   for (const { text, options } of asked.questions) {
     parts.push(el("p", { class: "question" }, text), options.some((o) => o.about)
       ? el("dl", { class: "facts" }, options.map((o) => [el("dt", {}, o.label), el("dd", {}, o.about)]))
@@ -77,12 +76,16 @@ function wanted(one) {
 }
 
 const ticks = (text) => text.split("`").map((part, n) => (n % 2 ? el("code", {}, part) : part));
-function reasons(one) {
-  const { asked } = one, rows = [];
-  if (asked.why) rows.push(["Why it asks", asked.why]);
-  if (asked.agent) rows.push(["Sub-agent", asked.agent]);
-  return [asked.note && el("p", { class: "warn" }, asked.note),
-    el("dl", { class: "facts" }, rows.map(([name, text]) => [el("dt", {}, name), el("dd", {}, ticks(text))]))];
+/** What to know before the action: that it is another one than before. */
+const warning = (one) => one.asked.note && el("p", { class: "warn" }, one.asked.note);
+
+/** The model's own reason, in its words. */
+const purpose = (one) => one.asked.purpose && el("p", { class: "purpose" }, "The model says: ", one.asked.purpose);
+
+function details(one) {
+  const { asked } = one;
+  return [asked.agent && el("p", { class: "soft" }, "For the sub-agent ", asked.agent),
+    asked.parts.length ? el("ul", { class: "parts" }, asked.parts.map((part) => el("li", {}, el("code", {}, part.text), " ", el("span", { class: `verdict ${part.decision}` }, part.decision), " ", el("span", { class: "soft" }, ticks(part.reason))))) : null];
 }
 
 function shell(one, level) {
@@ -94,7 +97,7 @@ function shell(one, level) {
 export function card(one, here = false) {
   const made = shell(one, "h2");
   put(made, el("p", { class: "soft meta" }, here ? null : el("a", { class: "of", href: `/run/${one.run}` }, one.title || one.run), el("span", {}, "asked ", since(one.asked_at)),
-    el("a", { href: `/request/${one.id}` }, "what led to it")), wanted(one), reasons(one), waysOf(one, made));
+    el("a", { href: `/request/${one.id}` }, "what led to it")), warning(one), wanted(one), purpose(one), waysOf(one, made));
   return made;
 }
 
@@ -109,8 +112,10 @@ export function keys(event) {
     choose(cards, next);
     event.preventDefault();
   } else if (at >= 0) {
-    const found = cards[at].querySelector(`[data-key="${CSS.escape(event.key)}"]`);
-    if (found && found.offsetParent) (event.preventDefault(), found.click());
+    const more = cards[at].querySelector(".more"), found = cards[at].querySelector(`[data-key="${CSS.escape(event.key)}"]`);
+    if (event.key === "?" && more) (event.preventDefault(), (more.open = !more.open));
+    else if (found && more?.contains(found) && !more.open) (event.preventDefault(), (more.open = true), found.focus());
+    else if (found && found.offsetParent) (event.preventDefault(), found.click());
   }
 }
 
@@ -153,7 +158,7 @@ export async function inbox(main, noticed) {
   const notify = "Notification" in window && Notification.permission === "default"
     ? button("Notify me when a run waits", async (e) => (await Notification.requestPermission()) && (e.target.hidden = true), { class: "quiet" }) : null;
   show(main, el("div", { class: "row spread narrow" }, el("h1", {}, "Inbox"), notify),
-    el("p", { class: "soft keys narrow" }, "Keys: ", el("kbd", {}, "j"), " ", el("kbd", {}, "k"), " choose, ", el("kbd", {}, "y"), " yes, ", el("kbd", {}, "a"), " always, ", el("kbd", {}, "e"), " edit, ", el("kbd", {}, "n"), " no"), none, list);
+    el("p", { class: "soft keys narrow" }, "Keys: ", el("kbd", {}, "j"), " ", el("kbd", {}, "k"), " choose, ", el("kbd", {}, "y"), " yes, ", el("kbd", {}, "a"), " don't ask again, ", el("kbd", {}, "e"), " change it, ", el("kbd", {}, "n"), " no, ", el("kbd", {}, "?"), " more"), none, list);
   none.hidden = true;
   await look();
   return look;
@@ -186,7 +191,7 @@ export async function request(main, id) {
   }) }, el("summary", {}, "Whole file"));
   put(made, el("section", { "aria-label": "What you asked" }, el("h2", {}, "You asked"), long),
     el("section", { "aria-label": "So far" }, el("h2", {}, "So far"), el("ul", { class: "sofar" }, one.so_far.map((line) => el("li", {}, inline(line))))),
-    el("section", { "aria-label": "What it wants" }, el("h2", {}, "It wants"), wanted(one), file, reasons(one)), waysOf(one, made));
+    el("section", { "aria-label": "What it wants" }, el("h2", {}, "It wants"), warning(one), wanted(one), file, purpose(one)), waysOf(one, made));
   show(main, el("div", { class: "narrow" }, el("p", { class: "soft meta" }, el("a", { class: "of", href: `/run/${one.run}` }, one.title || one.run), el("span", {}, "asked ", since(one.asked_at))), made));
   made.classList.add("here");
   let decided = null;

@@ -68,7 +68,7 @@ def test_what_the_program_goes_by_is_asked_about_in_every_mode(make, call, works
     (workspace.root / "way").symlink_to(".interlock")
     for tool in ("write_file", "replace"):
         asked = policy.check(call(tool, file_path=path, content="x"), "write", mode)
-        assert asked.decision == "ask" and "asks in every mode" in asked.reason
+        assert asked.decision == "ask" and "always needs approval" in asked.reason
     named = str(workspace.root / path)
     assert policy.check(call("mcp_files_put", file_path=named), "execute", mode).decision == "ask"
     for args in ({"uri": f"file://{named}"}, {"target": path}, {"files": [{path: "x"}]}):

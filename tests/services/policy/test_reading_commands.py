@@ -76,7 +76,7 @@ def test_policy_check_names_the_rule_and_the_setting(root: Path) -> None:
     call = CallView(id="1", name="run_shell_command", args={"command": "ls src && rm x"})
     shown = policy_of(root).explain_decision(call, "execute", "default")
     first, second = shown.parts
-    assert first.rule.startswith("shipped rule default.toml:") and "tools.readingCommands" in first.reason
+    assert first.rule.startswith("built-in rule") and "tools.readingCommands" in first.reason
     assert (first.decision, second.decision) == ("allow", "ask")
     met = {c.met for c in shown.considered if c.rule == first.rule}
     assert met == {"yes"}

@@ -151,10 +151,10 @@ def test_it_is_offered_exactly_where_a_narrow_rule_exists(place: Place) -> None:
 @pytest.mark.parametrize(
     ("call", "risk", "where"),
     [
-        (shell("make x"), "execute", "`make x` (also with -j and flags of output), in this folder"),
+        (shell("make x"), "execute", "`make x` (also `-j`, output flags), in this folder"),
         (shell("a && b c"), "execute", "exactly `a` and `b c`, in this folder"),
-        (shell("a | b"), "execute", "exactly the line `a | b`, in this folder"),
-        (edit("a.py"), "write", "replace on a.py, in this folder"),
+        (shell("a | b"), "execute", "exactly `a | b`, in this folder"),
+        (edit("a.py"), "write", "`replace` on a.py, in this folder"),
     ],
 )
 def test_the_request_says_where_a_saved_choice_will_count(
