@@ -55,6 +55,7 @@ def code(text: str, **more: Any) -> dict[str, Any]:
 
 F = BAD.replace("'bad'", "'f'", 1)
 GOOD = F.replace("'bad'", "'g'")
+BREAKS = GOOD.replace("'f'", "'f'  # broken")
 WRONG = code(BAD.replace("bad", "worse"))
 
 
@@ -98,7 +99,7 @@ SCENES: Mapping[str, Scene] = {
         after=GOOD,
     ),
     "a fix that breaks another test": Scene(
-        [code(GOOD + "# broken\n"), {"expect": r"it breaks test_h \(test_a.T\)", **code(GOOD)}],
+        [code(BREAKS), says("?"), {"expect": r"it breaks test_h \(test_a.T\)", **code(GOOD)}],
         "done",
         after=GOOD,
     ),
@@ -201,6 +202,12 @@ def test_a_repair_ends_as_it_should(name: str, tmp_path: Path) -> None:
     for path, text in scene.files.items():
         assert path == "a.py" or (stage.work / path).read_text() == text
     assert not [*(stage.folder / "home" / "views").glob("*")]
+
+
+def test_what_breaks_another_test_is_no_progress(tmp_path: Path) -> None:
+    """Though fewer tests fail with it."""
+    _, outcome = play(Scene([code(BREAKS)], "", given={"attempts": 1}), tmp_path)
+    assert (outcome.output["failing"], outcome.output["proposal"]) == (2, "")
 
 
 FLAKY: Mapping[str, tuple[str, Replies]] = {
