@@ -320,9 +320,14 @@ class App:
 
     # Layout
 
+    def _input_placeholder(self) -> str:
+        """What the empty input line says: that a question takes more than its keys."""
+        asks = isinstance(self.panel, decision_panel.DecisionPanel) and not self.panel.takes_text
+        return "Type a reply, or / for commands" if asks else ""
+
     def _build_layout(self) -> HSplit:
         self._input = Window(
-            build_input_control(self.buffer, self._search.control),
+            build_input_control(self.buffer, self._search.control, self._input_placeholder),
             height=lambda: Dimension(min=1, max=max(terminal_size().rows // 2, 1)),
             wrap_lines=True,
             dont_extend_height=True,

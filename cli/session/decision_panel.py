@@ -353,7 +353,7 @@ def _settled_request_ids(decisions: Iterable[Decision], requests: Sequence[Reque
 
 
 def full_request_lines(requests: Sequence[Request], width: int) -> Iterator[Text]:
-    """All that a pager shows of these requests; a wide one shows a change side by side."""
+    """All that a pager shows of these requests."""
     for request in requests:
         yield Text(request_headline(request), "strong")
         text = describe_request(request).preview

@@ -20,13 +20,14 @@ from prompt_toolkit.filters import (
     vi_insert_mode,
     vi_navigation_mode,
 )
+from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.history import History
 from prompt_toolkit.input.vt100 import Vt100Input
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.key_binding.key_processor import KeyPress
 from prompt_toolkit.keys import Keys
 from prompt_toolkit.layout.controls import BufferControl, SearchBufferControl
-from prompt_toolkit.layout.processors import HighlightIncrementalSearchProcessor, Processor
+from prompt_toolkit.layout.processors import AfterInput, HighlightIncrementalSearchProcessor, Processor
 from prompt_toolkit.styles import Style
 
 from interlock.cli.session.external_programs import find_pasted_image_file, save_clipboard_image
@@ -217,9 +218,15 @@ def build_input_buffer(
     )
 
 
-def build_input_control(buffer: Buffer, search: SearchBufferControl) -> BufferControl:
-    """The input's control; shows a search's match while it is typed."""
-    marked: list[Processor] = [HighlightIncrementalSearchProcessor()]
+def build_input_control(
+    buffer: Buffer, search: SearchBufferControl, placeholder: Callable[[], str]
+) -> BufferControl:
+    """The input's control; shows a search's match while it is typed, and `placeholder` while nothing is."""
+
+    def placeholder_cells() -> StyleAndTextTuples:
+        return [("class:dim", "" if buffer.text else placeholder())]
+
+    marked: list[Processor] = [HighlightIncrementalSearchProcessor(), AfterInput(placeholder_cells)]
     return BufferControl(buffer, marked, search_buffer_control=search, preview_search=True)
 
 

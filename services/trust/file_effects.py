@@ -20,6 +20,7 @@ from interlock.services.policy.claude_permissions import (
     read_permissions,
 )
 from interlock.services.secrets.environment import is_secret_name
+from interlock.services.secrets.redaction import SHAPES
 from interlock.state.errors import ConfigError
 from interlock.state.names import LISTING
 from interlock.state.text import dict_or_empty, join_up_to, list_or_empty
@@ -38,9 +39,9 @@ _VARIABLE = re.compile(r"[${]")
 
 
 def describe_file_effects(file: Path) -> Iterator[str]:
-    """The lines of one file, or one that says why it can't be read."""
+    """The lines of one file, without the secrets in them, or one that says why it can't be read."""
     try:
-        yield from [*_describe_contents(file)]
+        yield from [SHAPES(line) for line in _describe_contents(file)]
     except (ConfigError, OSError, ValueError) as error:  # `tomllib` and UTF-8 raise a ValueError, too
         yield f"(can't be read: {error})"
 

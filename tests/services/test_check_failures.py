@@ -1,4 +1,8 @@
-"""Which failed tests are read in what runners print; the outputs are the runners' own, shortened."""
+"""Which failed tests are read in what runners print.
+
+`tests/test_repair.py` runs node, Go and cargo themselves; outputs of jest, vitest, rustc and JUnit are written after
+their documentation.
+"""
 
 import pytest
 
