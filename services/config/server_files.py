@@ -6,6 +6,7 @@ import re
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from io import StringIO
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -31,7 +32,6 @@ _NEVER = {
     "trust": "only your own settings, and .gemini and .interlock of the folder, make a server's calls run unasked",
     "autoApprove": "a file of a repository lets nothing run unasked",
     "headersHelper": "Interlock runs no command for headers",
-    "envFile": "write the variables into env",
     "sandboxEnabled": "Interlock's own sandbox is tools.sandbox",
     "sandbox": "Interlock's own sandbox is tools.sandbox",
     "auth": "Interlock registers at the server by itself (interlock mcp auth)",
@@ -81,7 +81,16 @@ def _resolve_editor_variable(text: str, place: Place) -> str | None:
 
 def _resolve_opencode_variable(text: str, place: Place) -> str | None:
     kind, _, name = text.partition(":")
-    return place.env.get(name, "") if kind == "env" else None
+    return place.env.get(name, "") if kind == "env" else _read_text_in_folder(name, place)
+
+
+def _read_text_in_folder(name: str, place: Place) -> str | None:
+    """Return a file's text, stripped; None if it can't be read or isn't in the folder, links included."""
+    try:
+        file = (place.folder / name).resolve()
+        return read_file(file).decode().strip() if file.is_relative_to(place.folder.resolve()) else None
+    except (OSError, ValueError):
+        return None
 
 
 def input_variable(name: str) -> str:
@@ -138,8 +147,8 @@ FORMATS: Mapping[str, ServerFormat] = {
             resolve=_resolve_opencode_variable,
         ),
     ),
-    ".cursor/mcp.json": ServerFormat("mcpServers", _COMMON, _DOLLAR),
-    ".vscode/mcp.json": ServerFormat("servers", _COMMON, _DOLLAR),
+    ".cursor/mcp.json": ServerFormat("mcpServers", {**_COMMON, "envFile": "envFile"}, _DOLLAR),
+    ".vscode/mcp.json": ServerFormat("servers", {**_COMMON, "envFile": "envFile"}, _DOLLAR),
     ".roo/mcp.json": ServerFormat(
         "mcpServers",
         {**_COMMON, "timeout": "timeout", "alwaysAllow": "alwaysAllow", "disabledTools": "excludeTools"},
@@ -271,12 +280,31 @@ def _add_server(
             )
             problem = f"it asks for what environment variables can hold: set {', '.join(needed)}"
         elif files:
-            problem = f"Interlock reads no file for {{{files[0]}}}: use {{env:NAME}}"
+            problem = f"{{{files[0]}}} can't be read, or isn't a file of this repository"
         else:
+            if unread := _merge_variables_of_file(expanded, place):
+                found.unused[f"{format.section}.{name}.envFile"] = unread
             found.servers[name] = expanded
             found.unset += [text.removeprefix("env:") for text in unset]
     if problem is not None:
         found.problems.append(f"{found.path}: MCP server {name!r}: {problem}. The server is ignored.")
+
+
+def _merge_variables_of_file(server: dict[str, Any], place: Place) -> str:
+    """Put the variables of `envFile` below those of `env`, in place; return why they don't count, or nothing."""
+    if (named := server.pop("envFile", None)) is None:
+        return ""
+    from dotenv import dotenv_values
+
+    text = _read_text_in_folder(named, place) if isinstance(named, str) else None
+    if text is None:
+        return f"{named!r} can't be read, or isn't a file of this repository"
+    found = {
+        key: value or "" for key, value in dotenv_values(stream=StringIO(text), interpolate=False).items()
+    }
+    own: object = server.get("env") or {}
+    server["env"] = {**found, **cast("dict[str, Any]", own)} if isinstance(own, dict) else own
+    return ""
 
 
 def _convert_keys(

@@ -153,3 +153,41 @@ def test_trust_shows_each_file_with_its_servers_and_what_doesnt_count(tmp_path: 
     assert (
         "sk-123" not in shown and {".codex/config.toml", "opencode.json", ".cursor/mcp.json"} <= rows.keys()
     )
+
+
+def test_a_file_of_the_repository_fills_in_and_one_outside_ends_in_a_line(tmp_path: Path) -> None:
+    folder = tmp_path / "w"
+    put(tmp_path / "outside", "key")
+    tree(
+        folder,
+        {
+            "key.txt": "k1\n",
+            "dev.env": "A=1\nB=$HOME\n",
+            "opencode.json": {
+                "mcp": {
+                    "inside": {"type": "remote", "url": "http://x", "headers": {"X-Key": "{file:./key.txt}"}},
+                    "above": {"type": "remote", "url": "http://x", "headers": {"X-Key": "{file:../outside}"}},
+                    "linked": {"type": "remote", "url": "http://x", "headers": {"X-Key": "{file:link}"}},
+                }
+            },
+            ".vscode/mcp.json": {
+                "servers": {
+                    "variables": {
+                        "command": "x",
+                        "envFile": "${workspaceFolder}/dev.env",
+                        "env": {"A": "2"},
+                    },
+                    "gone": {"command": "x", "envFile": "none.env"},
+                }
+            },
+        },
+    )
+    (folder / "link").symlink_to(tmp_path / "outside")
+    found = loaded(folder)
+    specs = servers(found, folder)
+    assert set(specs) == {"inside", "variables", "gone"}
+    assert specs["inside"].headers == {"X-Key": "k1"} and specs["variables"].env == {"A": "2", "B": "$HOME"}
+    for name in ("above", "linked"):
+        assert any(
+            f"{name!r}" in line and "isn't a file of this repository" in line for line in found.warnings
+        )
