@@ -1,13 +1,11 @@
 """top: shows the runs that wait, run or are queued, and opens one of them in a session."""
 
-import asyncio
 import os
 import sys
 from functools import partial
 from pathlib import Path
 
 from interlock.cli.catalog import execute_command
-from interlock.cli.driving import is_plain_terminal_or_screen_reader
 from interlock.cli.parsing import Args, Parser, declare_arguments
 from interlock.cli.render.output import (
     abbreviate_home,
@@ -21,8 +19,6 @@ from interlock.cli.render.output import (
 )
 from interlock.engine.client import Client, Options, resolve_state_directory
 from interlock.engine.client.active_runs import ActiveRun, list_active_runs
-from interlock.engine.client.cancel import stop_or_cancel_run_by_name
-from interlock.engine.client.fleet import with_host_queue
 from interlock.state.errors import UserError
 
 _SHOWN = 100
@@ -42,7 +38,7 @@ def top(args: Args) -> int | None:
     home = resolve_state_directory()
     if args.json:
         return print_json([one.json_fields for one in list_active_runs(home, _SHOWN)])
-    if not _is_at_terminal() or is_plain_terminal_or_screen_reader():
+    if not _is_at_terminal() or _is_plain_terminal():
         return _print_runs(list_active_runs(home, _SHOWN))
     return _choose_and_attach_until_quit(home)
 
@@ -59,7 +55,15 @@ def _is_at_terminal() -> bool:
     return sys.stdin.isatty() and sys.stdout.isatty()
 
 
+def _is_plain_terminal() -> bool:
+    from interlock.cli.driving import is_plain_terminal_or_screen_reader
+
+    return is_plain_terminal_or_screen_reader()
+
+
 def _choose_and_attach_until_quit(home: Path) -> int:
+    import asyncio  # deferred, as what is below: a script's list needs none of it
+
     from interlock.cli.session.top import TopScreen
 
     read_runs, stop_run = partial(list_active_runs, home, _SHOWN), partial(_stop_run_and_describe, home)
@@ -74,12 +78,16 @@ def _choose_and_attach_until_quit(home: Path) -> int:
 
 
 def _stop_run_and_describe(home: Path, run: str) -> str:
+    from interlock.engine.client.cancel import stop_or_cancel_run_by_name
+
     became, row = stop_or_cancel_run_by_name(Options(home=home, door="terminal"), run)
     return _STOPPED[became].format(run=row.run)
 
 
 def _start_detached_run(home: Path, prompt: str) -> str:
     """Start a run in this folder that a worker drives, and say which."""
+    from interlock.engine.client.fleet import with_host_queue
+
     options = Options(home=home, door="terminal", workspace=Path.cwd(), env=dict(os.environ))
     return f"New run: {Client(with_host_queue(options)).start_sync('main', {'prompt': prompt}).run}"
 

@@ -104,7 +104,7 @@ class StatusReader:
 
     def refresh(self, session: Session) -> bool:
         """Read the figures; whether any has changed. While no run moves, it only asks the store whether one did."""
-        from interlock.engine.client.folder_contents import read_git_branch_or_commit
+        from interlock.engine.client.git_branch import read_git_branch_or_commit
 
         before = self._known, self._window
         self._known = replace(self._known, branch=read_git_branch_or_commit(session.workspace))

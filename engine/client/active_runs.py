@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from interlock.engine.client.folder_contents import read_git_branch_or_commit
+from interlock.engine.client.git_branch import read_git_branch_or_commit
 from interlock.engine.client.requests import request_headline, summarize_arguments
 from interlock.engine.read import (
     Request,

@@ -1,4 +1,4 @@
-"""folder_contents: what a folder brings to its runs, to show and to change: memory files, MCP servers, its branch."""
+"""folder_contents: what a folder brings to its runs, to show and to change: memory files, MCP servers."""
 
 import os
 from pathlib import Path
@@ -7,8 +7,8 @@ from typing import Any
 from interlock.engine.client import load_folder_settings
 from interlock.engine.driver.run_rules import load_run_instructions
 from interlock.services.configuration import load_default_configuration
-from interlock.services.context.memory import MemoryFile, find_git_root
-from interlock.services.files.disk import make_directories_durably, read_file, read_text_file
+from interlock.services.context.memory import MemoryFile
+from interlock.services.files.disk import make_directories_durably, read_text_file
 from interlock.services.files.filesystem import replace_private_file_holding_lock
 from interlock.services.trust.project_files import ProjectFile, list_files_shown_for_trust
 from interlock.state.errors import InterlockError, UserError
@@ -63,18 +63,3 @@ def check_and_upsert_mcp_server(file: Path, name: str, server: dict[str, Any], f
     if problem := build_server_specs(settings, folder)[name].problem:
         raise UserError(f"MCP server {name!r}: {problem}. Nothing was written.")
     return add_server_to_settings(file, name, server)
-
-
-def read_git_branch_or_commit(folder: Path) -> str:
-    """The current branch, or a commit's prefix; empty outside a repository. Runs no program."""
-    root = find_git_root(folder)
-    if root is None:
-        return ""
-    place = root / ".git"
-    try:
-        if place.is_file():  # a worktree's, or a submodule's
-            place = root / read_file(place).decode("utf-8", "replace").removeprefix("gitdir:").strip()
-        head = read_file(place / "HEAD").decode("utf-8", "replace").strip()
-    except OSError:
-        return ""
-    return head.removeprefix("ref: refs/heads/") if head.startswith("ref:") else head[:8]

@@ -12,7 +12,8 @@ from typing import Any
 from interlock.engine.options import Options
 from interlock.services.configuration import Configuration
 from interlock.services.context.instructions import Instructions, load_instructions
-from interlock.services.context.memory import configured_system_prompt_file, find_git_root
+from interlock.services.context.memory import configured_system_prompt_file
+from interlock.services.files.git_folder import find_git_root
 from interlock.services.files.ignore import find_shared_git_directory
 from interlock.services.files.protected import (
     SETTINGS_FOLDERS,

@@ -8,10 +8,10 @@ from typing import Generic, NamedTuple, TypeVar
 
 from interlock.services.config.settings import FOLDERS
 from interlock.services.context.imports import resolve_readable_in_roots
-from interlock.services.context.memory import find_git_root
 from interlock.services.files.agent_files import AgentFileKind, AgentFiles, find_agent_files
 from interlock.services.files.disk import read_file
 from interlock.services.files.filesystem import UnreadableError
+from interlock.services.files.git_folder import find_git_root
 from interlock.services.files.stamps import real_path, record_read
 
 T = TypeVar("T")

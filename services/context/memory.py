@@ -11,8 +11,9 @@ from interlock.services.config.settings import FOLDERS
 from interlock.services.context.imports import AlreadyIncludedError, ImportExpansion, IncludedTexts
 from interlock.services.files.agent_files import list_agent_files
 from interlock.services.files.filesystem import UnreadableError, is_file
+from interlock.services.files.git_folder import find_git_root
 from interlock.services.files.protected import resolve_links, to_absolute_path
-from interlock.services.files.stamps import path_exists, real_path
+from interlock.services.files.stamps import real_path
 from interlock.state.workspace import PathRefused, Workspace
 
 FILE_LIMIT = 64 * 1024
@@ -142,11 +143,6 @@ def list_folders_down_to(path: str, workspace: Workspace) -> list[str]:
     real = resolve_links(to_absolute_path(path, workspace.root))
     root = next((r for r in workspace.roots if real.is_relative_to(r)), real)
     return [*islice(accumulate(real.relative_to(root).parts, os.path.join, initial=str(root)), 1, None)]
-
-
-def find_git_root(directory: Path) -> Path | None:
-    """Return the nearest directory, from this one upward, that contains `.git` (a directory or a file)."""
-    return next((d for d in (directory, *directory.parents) if path_exists(d / ".git")), None)
 
 
 def list_folders_from_git_root(root: Path) -> tuple[Path, list[Path]]:

@@ -20,7 +20,7 @@ from typing import Any, cast
 from interlock.services.context.commands import load_commands
 from interlock.services.context.definition_files import Folders
 from interlock.services.context.imports import first_omission_note
-from interlock.services.context.memory import configured_system_prompt_file, find_git_root
+from interlock.services.context.memory import configured_system_prompt_file
 from interlock.services.context.nearby import InstructionSource
 from interlock.services.context.references import resolve_reference, resolve_references
 from interlock.services.context.rules import load_rule_files
@@ -32,6 +32,7 @@ from interlock.services.context.skills import (
 )
 from interlock.services.files.disk import read_text_file
 from interlock.services.files.filesystem import is_directory
+from interlock.services.files.git_folder import find_git_root
 from interlock.services.files.ignore import is_generated_folder
 from interlock.services.secrets.environment import tool_environment
 from interlock.state.context import (

@@ -288,7 +288,7 @@ def _summarize_agent_file(kind: AgentFileKind, file: Path) -> str:
 
 def _repository_files_needing_trust(root: Path, home: Path) -> Iterator[ProjectFile]:
     """Yield the files of servers of the repository around a folder, which count if its root is trusted."""
-    from interlock.services.context.memory import find_git_root
+    from interlock.services.files.git_folder import find_git_root
 
     top = find_git_root(root)
     if top in (None, root, home):

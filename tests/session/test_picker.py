@@ -15,7 +15,7 @@ from rich.cells import cell_len
 
 from interlock.cli.session.picker import Picker, Row
 from interlock.cli.session.status import StatusValues, status_line
-from interlock.engine.client.folder_contents import read_git_branch_or_commit
+from interlock.engine.client.git_branch import read_git_branch_or_commit
 
 ROWS = [Row(f"run {n}", f"number {n}", n) for n in range(200)] + [Row("日本語の実行", "x" * 80, "wide")]
 
