@@ -134,8 +134,8 @@ def _run_worker_of_server(args: Args, fleet: Fleet) -> None:
     if args.workspaces:
         queues.append(GIT_QUEUE)
         os.environ["INTERLOCK_WORKSPACES"] = str(_ensure_folder(args.workspaces))
-    remark_paint().print_line(f"Worker for {', '.join(queues)}: {concurrency} at a time.")
     _report_isolation(sandbox_all=args.sandbox, takes_clones=bool(args.workspaces))
+    remark_paint().print_line(f"Worker for {', '.join(queues)}: {concurrency} at a time.")
     setup.run_worker(fleet.home, queues, concurrency, remark_paint().print_line)
 
 

@@ -1,6 +1,7 @@
 """`interlock doctor`: which files of a folder are used, which aren't, and why."""
 
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -61,7 +62,10 @@ def test_it_lists_what_was_found_what_is_used_and_why_not(run: Run, tmp_path: Pa
     assert said("note", "rules", ".roo/rules-nothing/a.md: not used; unknown mode 'nothing'")
     assert said("note", "prompt", ".roo/system-prompt-ask: not used; the folder isn't trusted")
     ignored = next(f[2] for f in lines if f[1] == "trust")
-    assert ".mcp.json (2 MCP servers)" in ignored and ".roomodes" in ignored and "agents/helper.md" in ignored
+    assert ".mcp.json (2 MCP servers)" in ignored and ".roomodes" in ignored and "AGENTS.md" in ignored
+    assert re.search(r"and \d+ more\.", ignored), (
+        "the rest, such as agents/helper.md, stands in `interlock trust`"
+    )
     assert said("ok", "commands", "mine.toml: /mine")
     assert said("note", "commands", "odd.toml: not used; Expected")
     assert said("note", "commands", "a.toml: not used; the folder isn't trusted (interlock trust)")

@@ -28,7 +28,10 @@ def written(folder: Path) -> Any:
 def test_a_server_is_added_tried_listed_and_removed(place: Place, cli: Cli) -> None:
     place.settings(model={"name": "flash"})
     flags = ("-s", "user", "-e", "ODD_SAYS=1", "--trust", "--exclude-tools", "die,hang")
-    code, _, said = cli("add", *flags, "odd", sys.executable, "-I", "-S", str(SERVER), "--trust")
+    words = ("odd", sys.executable, "-I", "-S", str(SERVER), "--trust")
+    code, _, said = cli("add", *flags, *words)
+    assert code == 2 and "'--trust' stands behind the command" in said, "whose is it?"
+    code, _, said = cli("add", *flags, words[0], "--", *words[1:])
     assert (code, said) == (0, "odd added in ~/.interlock/settings.json. Try it: interlock mcp test odd\n")
     entry = {
         "command": sys.executable,

@@ -35,7 +35,7 @@ def test_a_worker_goes_on_once_the_call_under_way_has_ended_and_attach_decides_w
     folder: Path, opens: Opens
 ) -> None:
     with opens([HELD, edit(), {"text": "All done."}], "--skip-trust", rows=40) as terminal:
-        terminal.say("work", then="[y] yes")
+        terminal.say("work", then="[y] Yes")
         terminal.press("y")
         until((folder / "began").exists)
         terminal.sends("/detach", "once what runs now has ended")
@@ -45,7 +45,7 @@ def test_a_worker_goes_on_once_the_call_under_way_has_ended_and_attach_decides_w
         assert "goes on without this session" in terminal.text and "ancelled" not in terminal.text
     until(lambda: run_of(folder).status == "waiting")
     with Terminal(folder, "attach", run_of(folder).run, rows=40) as terminal:
-        terminal.waits_for("[y] yes")
+        terminal.waits_for("[y] Yes")
         terminal.press("y", then="All done.")
         terminal.waits_for("›")
         terminal.press("c-d")

@@ -1,6 +1,7 @@
 """What an edit broke is told with its result, and nothing else is."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ from commands import Run
 from folders import put
 from scripted import says
 
-from interlock.tools.new_problems import describe_new_problem
+from interlock.tools.new_problems import describe_new_problem, describe_new_syntax_error
 
 GOOD = {"a.py": "x = 1\n", "a.json": '{"x": 1}', "a.toml": "x = 1\n", "a.yml": "x: [1]\n"}
 BAD = {"a.py": "x = (\n", "a.json": '{"x": }', "a.toml": "x = \n", "a.yml": "x: [1\n"}
@@ -52,6 +53,37 @@ def test_binary_and_odd_bytes_get_a_line(tmp_path: Path) -> None:
     for name in GOOD:
         told = describe_new_problem(name, GOOD[name].encode(), b"\x00\xff\xfe(")
         assert "\n" not in told
+
+
+@pytest.mark.parametrize(
+    ("name", "good", "bad"),
+    [
+        ("a.js", "f({});\n", "f({;\n"),
+        ("a.ts", "let x: number = 1;\n", "let x: number = (;\n"),
+        ("a.go", "package a\n\nfunc f() {}\n", "package a\n\nfunc f( {}\n"),
+        ("a.rs", "fn f() {}\n", "fn f( {}\n"),
+        ("a.java", "class A {}\n", "class A {\n"),
+    ],
+)
+def test_other_languages_are_read_by_tree_sitter(name: str, good: str, bad: str) -> None:
+    told = describe_new_syntax_error(name, good.encode(), bad.encode())
+    assert re.fullmatch(r"The file doesn't parse now: line \d \(as tree-sitter reads it\)\.", told)
+    assert describe_new_syntax_error(name, None, bad.encode()) == told
+    for before, after in ((bad, good), (bad, bad + "\n"), (good, good)):
+        assert describe_new_syntax_error(name, before.encode(), after.encode()) == ""
+    for other in ("a.c", "a.txt", "a.py"):  # macros; no grammar; Python itself
+        assert describe_new_syntax_error(other, None, bad.encode()) == ""
+
+
+def test_without_a_server_the_model_hears_of_a_syntax_error_in_another_language(
+    run: Run, tmp_path: Path, home: Path
+) -> None:
+    put(tmp_path / "work/calc.js", "function add(a, b) {\n  return a + b;\n}\n")
+    put(home / ".interlock/settings.json", {"tools": {"languageServers": {"typescript": {"disabled": True}}}})
+    edit = says("replace", file_path="calc.js", old_string="a + b", new_string="(a + b")
+    script = put(tmp_path / "script.json", [edit, {"expect": "as tree-sitter reads it", "text": "seen"}])
+    done = run("-m", f"script:{script}", "-y", "-p", "go")
+    assert done.code == 0, done.err
 
 
 def test_the_model_hears_of_it_a_replay_needs_nothing_and_a_setting_turns_it_off(
