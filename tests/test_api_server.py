@@ -350,7 +350,10 @@ def test_the_schema_of_an_unknown_outcome_names_its_answers() -> None:
     request = ApprovalRequest(kind="outcome", choices=("proceed_once", "reject"), **about)
     fields = answer_schema(request)["properties"]
     assert fields["text"]["enum"] == ["redo", "skip"]
-    assert "proceed_once: redo" in fields["choice"]["description"]
+    assert (
+        fields["choice"]["description"]
+        == "proceed_once: Run it again (redo). reject: Leave it, and tell the model that the outcome is unknown (skip)."
+    )
     for said, choice in (("redo", "proceed_once"), ("skip", "reject"), ({"choice": "reject"}, "reject")):
         assert decision_from_answer(WaitingRequest("r-1", "i", request), said).choice == choice
 

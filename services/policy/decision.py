@@ -19,7 +19,16 @@ from interlock.services.policy.matching import (
 )
 from interlock.services.policy.rule import SHIPPED, TIER_NAMES, Rule, can_grant_override
 from interlock.services.shell.model import ShellCommand, ShellLine
-from interlock.state.calls import CallView, Choice, Decision, Risk, SessionRule, ShellPart, Verdict
+from interlock.state.calls import (
+    EDITS_ONLY,
+    CallView,
+    Choice,
+    Decision,
+    Risk,
+    SessionRule,
+    ShellPart,
+    Verdict,
+)
 from interlock.state.messages import Frozen
 
 Cause = Literal[
@@ -88,7 +97,7 @@ class PolicyDecision:
     call: CallView
     risk: Risk
     mode: str
-    """As reasons name it."""
+    """As people name it, or `EDITS_ONLY`."""
     rules: Sequence[Rule]
     ruling: Ruling
     line: ShellLine | None = None
@@ -97,9 +106,11 @@ class PolicyDecision:
     """The file or hosts, if a rule needs them."""
 
     def to_verdict(self) -> Verdict:
-        outcome, mode = self.ruling, self.mode
+        outcome, mode = self.ruling, "default" if self.mode == EDITS_ONLY else self.mode
         if self.line is None:
             reason = _explain_call(self.call.name, self.risk, mode, outcome)
+        elif self.mode == EDITS_ONLY and outcome.cause == "redirection" and not outcome.detail:
+            reason = _REDIRECTION_IS_NO_EDIT
         else:
             reason = _explain_line(mode, outcome, self.parts)
         own = outcome.rule.deny_message if outcome.rule else None
@@ -143,6 +154,9 @@ _KIND = {"write": "edit", "execute": "command", "network": "network access"}
 _VERB = {"allow": "allowed", "ask": "held for approval", "deny": "denied"}
 _SHOWN = 100
 """Maximum characters of a command in a reason; the request shows all of it."""
+_REDIRECTION = "Rules allow every command of this line, but it {}."
+_REDIRECTS = "redirects input or output"
+_REDIRECTION_IS_NO_EDIT = _REDIRECTION.format(f"{_REDIRECTS}, which “all edits” doesn't allow")
 
 
 def rule_display_name(rule: Rule) -> str:
@@ -238,7 +252,7 @@ def _explain_line(mode: str, outcome: Ruling, parts: Sequence[PartRuling]) -> st
     if outcome.cause == "protected":
         return f"The line {detail}, which always needs approval."
     if outcome.cause == "redirection":
-        return f"Rules allow every command of this line, but it {detail or 'redirects input or output'}."
+        return _REDIRECTION.format(detail or _REDIRECTS)
     if outcome.cause == "private" and not any(p.ruling.cause == "private" for p in parts):
         return f"The line {outcome.detail}, which always needs approval."
     same = (outcome.decision, outcome.cause)

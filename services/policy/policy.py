@@ -342,7 +342,7 @@ class RulePolicy:
         session: Sequence[SessionRule],
         hints: Mapping[str, JsonValue],
     ) -> PolicyDecision:
-        told, mode = _WORDS.get(mode, mode), _to_rule_mode(mode)
+        told, mode = MODE_NAMES.get(mode, mode), _to_rule_mode(mode)
         hints = replace_plan_file_hint(hints, call, risk, mode, self._workspace)
         rules = self.workspace_rules.deciding.applicable_rules(call, risk, mode, hints)
         if (line := _parse_shell_call(call)) is not None:
@@ -402,10 +402,6 @@ class RulePolicy:
         return next(
             (r for r in session if is_covered_by_session_rule(r, names, about, mode, server, program)), None
         )
-
-
-_WORDS = {**MODE_NAMES, EDITS_ONLY: "default, as only edits are allowed"}
-"""How reasons name a mode that has another name."""
 
 
 def _to_rule_mode(mode: str) -> str:

@@ -93,13 +93,21 @@ def test_one_answer_is_for_all_questions_that_ask_the_same_and_for_no_others() -
 def test_the_editor_gets_the_arguments_and_its_result_replaces_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    seen = tmp_path / "seen"
     editor = put(
         tmp_path / "editor",
-        '#!/bin/sh\nsed -i \'s/git push/git status/; s/"dir_path": "sub"/"timeout": 5/\' "$1"\n',
+        f'#!/bin/sh\ncp "$1" {seen}\nsed -i \'s/git push/git status/; s/"dir_path": "sub"/"timeout": 5/\' "$1"\n',
     )
     monkeypatch.setenv("VISUAL", str(editor))
     monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
-    assert _decide("--edit", "1")[0].args == {"command": "git status", "timeout": 5}
+    assert _decide("--edit", "1")[0].args == {"command": "git status", "dir_path": "sub"}
+    assert seen.read_text() == "git push\n", (
+        "the one text among the arguments is edited as it is, not as JSON"
+    )
+    two_texts = _request(1, args={"command": "git push", "line": "2", "dir_path": "sub"}, parameters=[])
+    typed = build_parser("resume").parse(["aa11", "--edit", "1"]).decisions
+    (made,) = build_decisions(typed, [two_texts])
+    assert made.args == {"command": "git status", "line": "2", "timeout": 5}
     monkeypatch.setenv("VISUAL", "false")
     with pytest.raises(UserError, match="nothing was decided"):
         _decide("--edit", "1")

@@ -183,7 +183,7 @@ def test_a_waiting_runs_picture_says_what_is_asked_why_and_how_to_decide(
     monkeypatch.setenv("INTERLOCK_HOME", str(tmp_path / "home"))
     svg = drawn(tmp_path, "--run", run, "--depth", depth)
     text = " ".join(re.findall(r">([^<>]+)</text>", svg.decode())).replace("&#160;", " ")
-    for words in ("waits here", "1. run_shell_command git push", "2. write_file a.txt", "covered by a rule"):
+    for words in ("waits here", "1. Run git push", "2. Create a.txt (+1)", "No rule allows `git push`."):
         assert words in text, words
     assert f"decide: interlock resume {run}" in text
     assert {"legend.here", "legend.taken", "legend.untaken", "legend.graph"} <= {

@@ -177,9 +177,10 @@ def test_all_edits_allowed_by_a_person_cover_no_shell_line_with_a_redirection(
     assert not Path("a.txt").exists()
     parked = run("resume", "latest", "--approve", "all", "--always-edits")
     assert Path("b.txt").exists() and not Path("c.txt").exists()
-    assert parked.code == begun.code and "asks in mode default, as only edits are allowed" in parked.err, (
-        parked
-    )
+    assert (
+        parked.code == begun.code
+        and "redirects input or output, which “all edits” doesn't allow" in parked.err
+    ), parked
 
 
 def test_a_mode_chosen_while_a_prompt_is_under_way_counts_from_the_next_one(run: Run, tmp_path: Path) -> None:
@@ -195,7 +196,7 @@ def test_a_mode_chosen_while_a_prompt_is_under_way_counts_from_the_next_one(run:
     (name,) = (row["run"] for row in run("runs", "--json").json)
     chosen = run("resume", name, "--approve", "all", "--always-edits", "--approval-mode", "auto_edit")
     assert chosen.err.count("'auto_edit' counts from the next prompt") == 1, chosen.err
-    assert "as only edits are allowed" in chosen.err and not Path("c.txt").exists()
+    assert "which “all edits” doesn't allow" in chosen.err and not Path("c.txt").exists()
     step = run("show", name, "--json").json["step"]
     assert run("resume", name, "--approve", "all").code == 0
     again = run("resume", name, "-p", "more")

@@ -183,7 +183,7 @@ def test_a_run_keeps_the_rules_it_started_with(run: Run, tmp_path: Path, home: P
     told = run("resume", "latest", "--approve", "all", "-o", "json")
     assert told.code == 75 and Path("one.txt").exists() and not Path("two.txt").exists()
     (waiting,) = told.json["pending_approvals"]
-    assert "When this run began, it was asked about" in waiting["reason"]
+    assert "When this run began, it was held for approval" in waiting["reason"]
     (warning,) = [text for text in told.json.get("warnings", []) if "rules have changed" in text]
     assert "wide.toml" in warning and "--new-rules" in warning
     assert run("resume", "latest", "--reject", "all", "-o", "json").code == 75, "the same call is asked again"

@@ -122,7 +122,7 @@ def test_a_run_is_started_followed_and_decided_and_outlives_the_server(serve: Ca
         request["asked"]["headline"] == "Edit calc.py (+1 −1)"
         and "+    return a + b" in request["asked"]["preview"]
     )
-    assert [way["key"] for way in request["asked"]["ways"]] == ["y", "a", "", "s", "e", "n", "c"]
+    assert [way["key"] for way in request["asked"]["ways"]] == ["y", "a", "f", "s", "e", "n", "c"]
     shown = first.events(run, lambda found: any(e["type"] == "standing" for _, e in found))
     first.kill()
     second = serve(port=int(first.address.rpartition(":")[2]))

@@ -56,7 +56,7 @@ def test_a_front_end_of_plain_input_and_print(tmp_path: Path) -> None:
     person = _Typing(
         [
             ("", "write a file"),
-            ("  y yes", "y"),
+            ("  y Yes", "y"),
             ("= done", "/undo"),
             ("undone", "/fork"),
             ("forked", "now wait"),
@@ -68,7 +68,9 @@ def test_a_front_end_of_plain_input_and_print(tmp_path: Path) -> None:
     asyncio.run(Toy(stage.options, person.read, person.say).serve())
     assert "~ I write it." in person.all and "assistant: I write it." in person.all
     assert [line for line in person.all if line[0] in "?="] == [
-        next(line for line in person.all if line.startswith("? write_file a.txt (+1)")),
+        next(
+            line for line in person.all if line.startswith("? Create a.txt (+1) (No rule allows this edit.)")
+        ),
         "= done",
         "= cancelled",
         "= done",

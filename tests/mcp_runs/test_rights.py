@@ -162,7 +162,7 @@ def test_a_saved_grant_is_for_this_server_in_this_folder(place: Place) -> None:
     place.servers(odd=place.odd())
     outcome = place.main(NOTE, OVER)
     (request,) = outcome.pending
-    assert request["always"]["proceed_always_and_save"] == "every call of mcp_odd_note, in this folder"
+    assert request["always"]["proceed_always_and_save"] == "every call of `mcp_odd_note`, in this folder"
     place.resume(outcome.run, decisions=[Decision(request["id"], "proceed_always_and_save")])
     assert place.main(NOTE, OVER).status == "done"
     elsewhere = place.work.parent / "elsewhere"

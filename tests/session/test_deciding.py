@@ -241,9 +241,13 @@ def test_what_a_sub_agent_wants_is_asked_in_its_name(folder: Path, opens: Opens)
 def test_what_is_being_typed_when_a_question_comes_is_no_answer_to_it(folder: Path, opens: Opens) -> None:
     with opens([{**edit(), "delay_s": 1}, {"text": "Written."}, {"text": "Next."}]) as terminal:
         terminal.say("write it")
-        while "write_file" not in "\n".join(terminal.screen):
+        while [run.status for run in list_runs(folder.parent / "state")] != ["waiting"]:
             terminal.type("yyy")
             time.sleep(0.05)
+        for _ in range(10):
+            terminal.type("yyy")
+            time.sleep(0.05)
+        assert "[y] Yes" not in "\n".join(terminal.screen), "it waits until nobody types"
         terminal.waits_for("[y] Yes")
         assert not (folder / "notes.txt").exists()
         terminal.press("y", then="Written.")

@@ -42,7 +42,7 @@ def test_where_lines_are_all_there_is_edits_commands_and_shell_lines_work(folder
         terminal.waits_for(">")
         terminal.type("/nothing\n", then="No command '/nothing'.")
         says("/diff", "Nothing has run yet")
-        says("write it", "[y yes")
+        says("write it", "[y] Yes")
         terminal.type("y\n", then="Written.")
         says("!echo is-it-$MINE; exit 3", "exit 3")
         says("two", "Seen.")

@@ -146,7 +146,7 @@ def answer_schema(request: ApprovalRequest) -> dict[str, Any]:
     """Return the JSON Schema of the answers that a request takes; each choice is named with what it does and needs."""
     call = {"tool_name": request.call.name, "args": request.call.args}
     known = {
-        way.choice: way.label_with_scope
+        way.choice: way.label_with_scope + (f" ({way.text})" if way.text else "")
         for way in answer_choices(cast(Any, {**request.model_dump(), **call}))
     }
     meant = [f"{choice}: {known[choice]}" if choice in known else choice for choice in request.choices]
