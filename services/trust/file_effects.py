@@ -59,7 +59,7 @@ def _describe_contents(file: Path) -> Iterable[str]:
     if file.suffix == ".toml":
         return _describe_rules(dict_or_empty(tomllib.loads(text)))
     if file.name == ".roomodes":
-        return _describe_values(dict_or_empty(parse_yaml(text)))
+        return _describe_modes(dict_or_empty(parse_yaml(text)))
     return _describe_env_variables(text) if file.name == ".env" else []
 
 
@@ -140,6 +140,18 @@ def _describe_other_keys(entry: Mapping[str, Any], described_keys: Iterable[str]
         if name.partition(".")[0] not in described_keys
     ]
     return f" ({'; '.join(rest)})" if rest else ""
+
+
+_MODE_TEXTS = ("slug", "name", "description", "roleDefinition", "customInstructions", "whenToUse", "source")
+"""Keys of a mode that are its name, or text for the model."""
+
+
+def _describe_modes(data: Mapping[str, Any]) -> Iterator[str]:
+    """Of Roo Code's modes: which groups of tools each has, and whatever else it sets."""
+    for mode in map(dict_or_empty, list_or_empty(data.get("customModes"))):
+        tools = json.dumps(mode.get("groups", []), ensure_ascii=False)
+        yield f"mode {mode.get('slug', '?')}: tools {tools}{_describe_other_keys(mode, (*_MODE_TEXTS, 'groups'))}"
+    yield from _describe_values({key: value for key, value in data.items() if key != "customModes"})
 
 
 def _describe_rules(data: Mapping[str, Any]) -> Iterator[str]:
