@@ -18,6 +18,7 @@ from folders import put, tree
 from local_server import Local
 
 from interlock.engine import Outcome
+from interlock.engine.diagrams import declared_edges
 from interlock.engine.travel.replay import replay_run
 from interlock.state.repair import ATTEMPTS
 from interlock.state.text import dict_or_empty
@@ -396,6 +397,21 @@ def test_what_is_no_repair_goes_on_to_the_first_turn(
     local.turns += [json.dumps({"text": "It is there."})]
     done = small("--protocol", "json", "-p", "add a function h")
     assert (done.returncode, done.stdout) == (0, "It is there.\n"), done.stderr
+
+
+def test_main_takes_every_edge_to_and_from_a_repair(tmp_path: Path) -> None:
+    taken = set[tuple[str, str, str]]()
+    for name, text, replies in (
+        ("repaired", BAD, [code(GOOD)]),
+        ("passes at once", GOOD, [{"text": "It is there."}]),
+        ("never right", BAD, [WRONG] * ATTEMPTS),
+    ):
+        stage = Stage(tmp_path / name, replies)
+        tree(stage.work, {**FILES, "a.py": text})
+        given = {"check": CHECK, "prompt_profile": "small", "approval_mode": "yolo"}
+        taken |= stage.edges(stage.run("main", {"prompt": "The tests fail, fix it."}, **given))
+    mine = {e for e in declared_edges("main") if e[0] == "main" and {"repair", "take_repair"} & {*e}}
+    assert len(mine) == 5 and mine - taken == set()
 
 
 def staged(folder: Path) -> KillStage:

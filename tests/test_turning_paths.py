@@ -303,8 +303,8 @@ def test_every_declared_edge_is_taken_by_some_scene(tmp_path: Path, played: Call
     taken = stopped.taken.union(*(played(play, scene).taken for scene in SCENES.values()))
     graphs = {"main", "turn", "route", "loop-check", "next-speaker"}
     declared = set[tuple[str, str, str]]().union(*map(declared_edges, graphs))
-    others = {"command", "compress", "ide_context"}
-    """In `test_commands`, `test_compress_now`, `test_ide_context`."""
+    others = {"command", "compress", "ide_context", "repair", "take_repair"}
+    """In `test_commands`, `test_compress_now`, `test_ide_context`, `test_repair`."""
     mine = {
         e for e in declared if e[0] in graphs and not (of_hooks(e) or of_checks(e)) and others.isdisjoint(e)
     }

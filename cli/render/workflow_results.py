@@ -45,6 +45,14 @@ def _edit_result_lines(output: Output, paint: Paint) -> Iterator[str]:
         yield output["explanation"]
 
 
+def _repair_result_lines(output: Output, paint: Paint) -> Iterator[str]:
+    yield output["response"]
+    if output["proposal"]:
+        yield "Proposed, and not applied:"
+        diff = output["proposal"]
+        yield from coloured_diff_lines(diff, paint) if paint.has_colours else diff.splitlines()
+
+
 def _search_result_lines(output: Output, paint: Paint) -> Iterator[str]:
     for hit in output["results"]:
         place = f"{hit['path']}:{hit['start_line']}-{hit['end_line']}"
@@ -267,6 +275,7 @@ RESULT_RENDERERS: Mapping[str, Callable[[Output, Paint], Iterator[str]]] = {
     "mode": _mode_result_lines,
     "next-speaker": _next_speaker_result_lines,
     "plan": _plan_result_lines,
+    "repair": _repair_result_lines,
     "route": _route_result_lines,
     "search": _search_result_lines,
     "subagent": _subagent_result_lines,

@@ -208,7 +208,7 @@ def test_a_run_whose_file_changed_goes_on_or_is_refused_by_name(
         gone_on = run("resume", "latest")
     else:
         assert ".interlock/workflows/note.py has changed since this run began" in gone_on.err
-    assert "write_file NOTE.md" in gone_on.err, parked
+    assert "Create NOTE.md" in gone_on.err, parked
     assert run("resume", "latest", "--approve", "2").code == 0
 
 

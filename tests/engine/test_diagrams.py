@@ -68,7 +68,7 @@ def test_a_closed_graph_is_one_node_of_its_own_shape() -> None:
 def test_depth_counts_the_levels_that_are_open() -> None:
     graph = load_pipeline("main").build().compile()
     names = [[c.id for c in extract_diagram(graph, depth).all_clusters()] for depth in (1, 2, 3)]
-    assert names[:2] == [[], ["command", "context", "turn", "tools", "next-speaker", "compress"]]
+    assert names[:2] == [[], ["command", "context", "turn", "tools", "next-speaker", "repair", "compress"]]
     assert {"turn", "turn.route", "turn.loop-check", "tools", "tools.decide", "tools.execute"} <= set(
         names[2]
     )

@@ -36,7 +36,7 @@ def test_killed_in_a_tool_its_outcome_is_asked_and_it_is_not_run_twice(folder: P
         terminal.kill()
     with opens(None, "-c") as terminal:
         terminal.waits_for("press Enter to go on")
-        terminal.press("enter", then="[s] skip")
+        terminal.press("enter", then="[s] Leave it")
         terminal.press("s", then="All right.")
     assert (folder / "began").read_text() == "began\n"
 

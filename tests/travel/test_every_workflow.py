@@ -26,6 +26,8 @@ HISTORY = [
     {"role": "assistant", "content": "Two is done, too."},
 ]
 DONE: Replies = [{"text": "done"}]
+TEST = "grep -q 'return 1' a.py || { echo 'FAIL: test_f (test_a.T)'; exit 1; }; echo 'Ran 1 test in 0.001s'\n"
+"""A check that says what unittest says."""
 
 
 def calls(*named: tuple[str, dict[str, Any]], **more: Any) -> dict[str, Any]:
@@ -60,6 +62,7 @@ RUNS: list[tuple[str, dict[str, Any], Replies]] = [
     ("mode", {"mode": "architect", "tool": "write_file", "path": "a.py"}, []),
     ("mcp", {"action": "list"}, []),
     ("search", {"query": "function f"}, []),
+    ("repair", {}, [{"role": "repair", "text": "```python\ndef f():\n    return 1\n```\n"}]),
     ("init", {}, [calls(("write_file", {"file_path": "GEMINI.md", "content": "# a\n"})), *DONE]),
 ]
 MORE: list[tuple[str, dict[str, Any], Replies]] = [
@@ -86,8 +89,9 @@ MORE: list[tuple[str, dict[str, Any], Replies]] = [
 
 
 def ended(desk: Desk, workflow: str, given: dict[str, Any], replies: Replies) -> Outcome:
-    (desk.work / "a.py").write_text("def f():\n    pass\n")
-    outcome = run_sync(workflow, given, options=desk.options(replies))
+    tree(desk.work, {"a.py": "def f():\n    pass\n", "tests/run.sh": TEST})
+    options = desk.options(replies, check="sh tests/run.sh" if workflow == "repair" else "")
+    outcome = run_sync(workflow, given, options=options)
     while outcome.status == "waiting":
         options = desk.options(replies, workspace=None, approval_mode=None)
         decisions = [Decision(r["id"], "proceed_once", text="this one") for r in outcome.pending]
