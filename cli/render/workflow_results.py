@@ -45,12 +45,8 @@ def _edit_result_lines(output: Output, paint: Paint) -> Iterator[str]:
         yield output["explanation"]
 
 
-def _repair_result_lines(output: Output, paint: Paint) -> Iterator[str]:
-    yield output["response"]
-    if output["proposal"]:
-        yield "Proposed, and not applied:"
-        diff = output["proposal"]
-        yield from coloured_diff_lines(diff, paint) if paint.has_colours else diff.splitlines()
+def _repair_result_lines(output: Output, _: Paint) -> Iterator[str]:
+    yield from output["response"].splitlines()  # with the diff, made or proposed
 
 
 def _search_result_lines(output: Output, paint: Paint) -> Iterator[str]:
