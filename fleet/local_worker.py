@@ -116,7 +116,7 @@ class LocalWorker(Worker):
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, self._begin_shutdown, STOPPING)
         bell, detector = Bell(self.home), make_change_detector(self.home)
-        asyncio.get_running_loop().add_reader(bell.descriptor, self._hear, bell)
+        asyncio.get_running_loop().add_reader(bell.descriptor, self._take_secrets_and_wake, bell)
         try:
             await self._write_with_retry(self._put_back_what_was_begun)
             await self._take_jobs_until_stopped_or_idle(detector)
@@ -219,7 +219,7 @@ class LocalWorker(Worker):
     def _is_store_newer(self, conn: Connection) -> bool:
         return is_schema_newer_than_program(conn)
 
-    def _hear(self, bell: Bell) -> None:
+    def _take_secrets_and_wake(self, bell: Bell) -> None:
         for message in bell.read_messages():
             if secrets := message.get("secrets"):
                 self._secrets[message.get("run", "")] = secrets

@@ -72,6 +72,8 @@ class Worker(ABC):
     _taken: set[str] = field(default_factory=set[str])
     """Runs whose job it has; on a busy machine a process takes its time to start."""
     _driving: dict[str, Child] = field(default_factory=dict[str, Any])
+    _admission: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held while limits are asked for a job that was taken, so that jobs ask in the order of their priority."""
     _stopping: bool = False
     _away: str = ""
     """Why the store doesn't answer, as it was reported last."""
@@ -103,31 +105,44 @@ class Worker(ABC):
         `steps`: how far the run was when the job was put; `deaths`: of its process before that. `model`: for whose
         limit it waited.
         """
+        deaths += taken.attempts  # those of workers: the job was put back
+        async with self._admission:
+            if not await self._is_still_to_be_driven(run, steps, deaths):
+                return False
+            self._taken.add(run)
+            try:
+                waits = await self._write_with_retry(
+                    lambda conn: admit_or_requeue_job(conn, taken.id, run, deaths, model)
+                )
+            except BaseException:
+                await self._end_admission(taken, run)
+                raise
+        try:
+            if waits:
+                self.report(f"{run}: waits. {waits}")
+                return False
+            return await self._drive_in_own_process(taken, run, steps, deaths)
+        finally:
+            await self._end_admission(taken, run)
+
+    async def _end_admission(self, taken: TakenRun, run: str) -> None:
+        self._taken.discard(run)
+        await self._write_with_retry(lambda conn: end_job_admission(conn, taken.id))
+
+    async def _is_still_to_be_driven(self, run: str, steps: int, deaths: int) -> bool:
+        """Return whether a run that was taken is driven; not by an older program, and not after too many deaths."""
         if await self._write_with_retry(self._is_store_newer):
             await self._write_with_retry(
                 lambda conn: queue.enqueue_run_if_worker_driven(conn, run, if_due=True)
             )
             self._begin_shutdown(UPGRADED)
             return False
-        deaths += taken.attempts  # those of workers: the job was put back
-        if deaths and (
-            said := await self._write_with_retry(
-                lambda conn: _give_up_run_if_died_too_often(conn, run, steps, deaths)
-            )
-        ):
+        said = deaths and await self._write_with_retry(
+            lambda conn: _give_up_run_if_died_too_often(conn, run, steps, deaths)
+        )
+        if said:
             self.report(said)
-            return False
-        self._taken.add(run)
-        try:
-            if waits := await self._write_with_retry(
-                lambda conn: admit_or_requeue_job(conn, taken.id, run, deaths, model)
-            ):
-                self.report(f"{run}: waits. {waits}")
-                return False
-            return await self._drive_in_own_process(taken, run, steps, deaths)
-        finally:
-            self._taken.discard(run)
-            await self._write_with_retry(lambda conn: end_job_admission(conn, taken.id))
+        return not said
 
     async def _drive_in_own_process(self, taken: TakenRun, run: str, steps: int, deaths: int) -> bool:
         """Return whether somebody stopped the run."""

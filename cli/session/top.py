@@ -75,11 +75,11 @@ class TopScreen:
             layout=Layout(
                 HSplit(
                     [
-                        Window(FormattedTextControl(self._heading), height=1),
+                        Window(FormattedTextControl(self._heading_cells), height=1),
                         Window(height=1),
                         Window(self._list),
                         ConditionalContainer(Window(self._prompt_line, height=1), is_typing),
-                        Window(FormattedTextControl(self._footer), height=1),
+                        Window(FormattedTextControl(self._footer_cells), height=1),
                     ]
                 ),
                 focused_element=self._list,
@@ -113,11 +113,11 @@ class TopScreen:
         self.app.invalidate()
 
     @property
-    def _at(self) -> int:
+    def _marked_index(self) -> int:
         """The place of the marked run; the first one's, if it is gone."""
         return next((n for n, one in enumerate(self._runs) if one.row.run == self._marked), 0)
 
-    def _heading(self) -> StyleAndTextTuples:
+    def _heading_cells(self) -> StyleAndTextTuples:
         counts = [
             f"{number} {status}"
             for status in _MARKS
@@ -135,15 +135,15 @@ class TopScreen:
             ]
         size = terminal_size()
         shown = max((size.rows - 4) // _LINES_A_RUN, 1)
-        first = max(0, min(self._at - shown // 2, len(self._runs) - shown))
+        first = max(0, min(self._marked_index - shown // 2, len(self._runs) - shown))
         now = unix_time()
         return [
             part
             for n in range(first, min(first + shown, len(self._runs)))
-            for part in _run_cells(self._runs[n], n == self._at, size.columns - 1, now)
+            for part in _run_cells(self._runs[n], n == self._marked_index, size.columns - 1, now)
         ]
 
-    def _footer(self) -> StyleAndTextTuples:
+    def _footer_cells(self) -> StyleAndTextTuples:
         if self._to_confirm:
             return [("class:asks", f"Stop run {self._to_confirm}? y stops it, any other key leaves it.")]
         typing = self.app.layout.has_focus(self._prompt_line)
@@ -157,7 +157,9 @@ class TopScreen:
             def moved(_: KeyPressEvent) -> None:
                 self._to_confirm = self._note = ""
                 if self._runs:
-                    self._marked = self._runs[max(0, min(self._at + by, len(self._runs) - 1))].row.run
+                    self._marked = self._runs[
+                        max(0, min(self._marked_index + by, len(self._runs) - 1))
+                    ].row.run
 
             return moved
 
@@ -165,18 +167,18 @@ class TopScreen:
             keys.add(key)(move(by))
 
         @keys.add("<any>")
-        def _keep(_: KeyPressEvent) -> None:
+        def _leave_unstopped(_: KeyPressEvent) -> None:
             self._to_confirm = ""
 
         @keys.add("enter")
         def _attach(_: KeyPressEvent) -> None:
             if self._runs and not self._to_confirm:
-                self.app.exit(result=self._runs[self._at].row.run)
+                self.app.exit(result=self._runs[self._marked_index].row.run)
             self._to_confirm = ""
 
         @keys.add("x")
         def _ask_to_stop(_: KeyPressEvent) -> None:
-            self._to_confirm = self._runs[self._at].row.run if self._runs else ""
+            self._to_confirm = self._runs[self._marked_index].row.run if self._runs else ""
 
         @keys.add("y")
         def _stop(event: KeyPressEvent) -> None:

@@ -65,7 +65,7 @@ def _describe_activity(
         return ("waits for its limit" if row.error else "waits for a worker"), row.updated
     if not asked:
         return "waits for its subtask", row.updated
-    return f"{request_headline(asked[0].fields)}{_and_more(len(asked))}", asked[0].asked_at
+    return f"{request_headline(asked[0].fields)}{_more_suffix(len(asked))}", asked[0].asked_at
 
 
 def _read_work_under_way(home: Path, runs: list[str]) -> dict[str, tuple[str, float]]:
@@ -78,9 +78,9 @@ def _read_work_under_way(home: Path, runs: list[str]) -> dict[str, tuple[str, fl
     for run, number in Counter(call.run for call in calls).items():
         first = next(call for call in calls if call.run == run)
         about = f" {summarize_arguments(first.args)}" if first.args else ""
-        found[run] = (f"{first.tool}{about}{_and_more(number)}", first.started)
+        found[run] = (f"{first.tool}{about}{_more_suffix(number)}", first.started)
     return found
 
 
-def _and_more(number: int) -> str:
+def _more_suffix(number: int) -> str:
     return f" (and {number - 1} more)" if number > 1 else ""

@@ -91,8 +91,8 @@ def program_version() -> str:
 
 
 def is_older_version(one: str, other: str) -> bool:
-    return _numbers(one) < _numbers(other)
+    return _parse_version_numbers(one) < _parse_version_numbers(other)
 
 
-def _numbers(of: str) -> list[int]:
+def _parse_version_numbers(of: str) -> list[int]:
     return [int(part) for part in of.split("+")[0].split(".") if part.isdigit()]

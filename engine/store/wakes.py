@@ -127,12 +127,12 @@ class Wakes(Jobs):
         else:
             self._conn.update("wakes", {**_PUT_BACK, "attempts": Plus(1), "stop": 0}, {"id": job})
 
-    def list_possibly_abandoned_runs(self, stalled_s: float) -> list[PossiblyAbandonedRun]:  # noqa: ARG002
+    def list_possibly_abandoned_runs(self, stalled_s: float) -> list[PossiblyAbandonedRun]:  # noqa: ARG002 - as Jobs
         """Return what an earlier worker has begun, and what may go on and nobody drives: for a worker that begins."""
         passes = passes_sql(self._conn.dialect.json_field)
         return [PossiblyAbandonedRun(*row) for row in self._all(_UNSURE.format(passes=passes))]
 
-    def remove_abandoned_jobs(self, kind: WakeKind, stalled_s: float) -> list[dict[str, Any]]:  # noqa: ARG002
+    def remove_abandoned_jobs(self, kind: WakeKind, stalled_s: float) -> list[dict[str, Any]]:  # noqa: ARG002 - as Jobs
         found = self._all("select id, args from wakes where kind = $1 and begun is not null", kind)
         for job, _ in found:
             self.end_job(job)
@@ -154,7 +154,7 @@ class Wakes(Jobs):
     def list_queues_and_waits_of_unserved_runs(
         self,
         runs: Sequence[str],
-        stalled_s: float,  # noqa: ARG002
+        stalled_s: float,  # noqa: ARG002 - as Jobs
     ) -> list[tuple[str, float]]:
         if find_worker(self._home):
             return []

@@ -78,8 +78,8 @@ RUNNERS: Sequence[RunnerOutput] = (
         broken=r"^error",
     ),
 )
-"""Sources: the runners' own output, of pytest 8, CPython 3.11–3.13, jest 29, vitest 1–3, node 18–22, go 1.19, cargo
-1.63–1.80."""
+"""Tried with the output of pytest 8, unittest of CPython 3.11, node, go 1.19 and cargo. Jest, vitest and rustc are read
+after their documentation."""
 
 
 class _Found(NamedTuple):
